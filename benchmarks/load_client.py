@@ -31,7 +31,7 @@ from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.connections import TimedSocket, WireTimes
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.llama_server import LlamaServer
+from armload.serving.dialects.registry import LlamaServer
 from armload.serving.load_runner import LoadRunner
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed

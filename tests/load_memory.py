@@ -16,7 +16,7 @@ from armload.core.progress import Silent
 from armload.report.load.loaded import LoadView
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.llama_server import LlamaServer
+from armload.serving.dialects.registry import LlamaServer
 from armload.serving.load_runner import LoadRunner
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed

@@ -49,9 +49,6 @@ def llama_bench_figures(path: Path, content: object) -> list[Measurement]:
 
     A ``pp`` test fills prefill, a ``tg`` test decode. A ``pg`` test, which times both in one,
     fills neither and is left out.
-
-    Raises:
-        DataError: a field is missing or makes no sense.
     """
     try:
         tests = _TESTS.validate_python(content if isinstance(content, list) else [content])
@@ -108,10 +105,6 @@ def read_benchmark_file(path: Path) -> list[Measurement]:
 
     It may be ``llama-bench -o json`` (or ``jsonl``), MNN's ``llm_bench -j``, or MNN's ``llm_demo``
     (formerly ``cli_demo``).
-
-    Raises:
-        DataError: it is none of them, or is truncated.
-        DiskError: it cannot be read.
     """
     text = read_bounded(path, LARGEST_BYTES, "Check the file name.").decode("utf-8", "replace")
     content = _json(path, text)

@@ -123,9 +123,7 @@ class History(Protocol):
         """Return those that could be the first bad one, ``bad`` included, the best to try first."""
         ...
 
-    def parent(self, commit: str) -> str:
-        """Return the first parent of a commit."""
-        ...
+    def parent(self, commit: str) -> str: ...
 
 
 Measure = Callable[[str], Sample]

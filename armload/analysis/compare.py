@@ -69,9 +69,6 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparis
 
     Args:
         a: measurements, at least one.
-
-    Raises:
-        UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.
     """
     return [_alone(pair) if pair.only else _compared(pair.a, pair.b) for pair in pairs_of(a, b)]
 

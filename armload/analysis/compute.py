@@ -73,9 +73,6 @@ def from_operations(
         depth: tokens that the KV cache holds, where a token's time is asked.
         memory_bytes_per_s: that all cores together can read; none where it is unknown.
         memory_is_settled: other programs did not make that rate too low.
-
-    Raises:
-        DataError: too little was timed.
     """
     shares = [_timed_share(found, each, times) for each in found.graphs]
     timed = [each for each, share in zip(found.graphs, shares, strict=True) if share >= LEAST_TIMED]

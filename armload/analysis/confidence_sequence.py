@@ -43,23 +43,21 @@ class _Ranks:
 
     def after(self, runs: int) -> int:
         while len(self._ranks) <= runs:
-            self._extend(len(self._ranks))
+            count = len(self._ranks)
+            one_more = zip([0.0, *self._walks], [*self._walks, 0.0], strict=True)
+            walks = [(one + other) / 2 for one, other in one_more]
+            spent = self._error * max(0.0, 1 - _SPENDS_FROM / count)
+            chosen = next(
+                place
+                for place in range(min(self._ranks[-1] + 1, count // 2), -1, -1)
+                if place == 0 or 1 - math.fsum(walks[place : count - place + 1]) <= spent
+            )
+            self._ranks.append(chosen)
+            self._walks = [
+                chance if chosen <= below <= count - chosen else 0.0
+                for below, chance in enumerate(walks)
+            ]
         return self._ranks[runs]
-
-    def _extend(self, count: int) -> None:
-        one_more = zip([0.0, *self._walks], [*self._walks, 0.0], strict=True)
-        walks = [(one + other) / 2 for one, other in one_more]
-        spent = self._error * max(0.0, 1 - _SPENDS_FROM / count)
-        chosen = next(
-            place
-            for place in range(min(self._ranks[-1] + 1, count // 2), -1, -1)
-            if place == 0 or 1 - math.fsum(walks[place : count - place + 1]) <= spent
-        )
-        self._ranks.append(chosen)
-        self._walks = [
-            chance if chosen <= below <= count - chosen else 0.0
-            for below, chance in enumerate(walks)
-        ]
 
 
 FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))

@@ -157,7 +157,16 @@ def read_energy(
     lines = read_power(folder / FILE_NAME)
     if not lines:
         return None
-    samples = _on_the_boards_clock(lines)
+    known = _offsets(lines)
+    if not known:
+        samples = []
+    else:
+        # Of two clocks that drift apart, the difference changes steadily.
+        samples = sorted(
+            (line.here_s + _at(known, line.here_s), line.reading.watts)
+            for line in lines
+            if line.reading is not None and not line.is_idle
+        )
     begin_s = steps[0].start_ns / 1e9 if steps else 0.0
     end_s = max((step.end_ns for step in steps), default=0) / 1e9
     found = metered(
@@ -253,18 +262,6 @@ def _joules(samples: Sequence[Sample], begin_s: float, end_s: float, idle_w: flo
     if sum(begin_s <= time <= end_s for time, _ in samples) < FEWEST_SAMPLES:
         return None
     return integral(samples, begin_s, end_s) - idle_w * (end_s - begin_s)
-
-
-def _on_the_boards_clock(lines: Sequence[PowerLine]) -> list[Sample]:
-    known = _offsets(lines)
-    if not known:
-        return []
-    # Of two clocks that drift apart, the difference changes steadily.
-    return sorted(
-        (line.here_s + _at(known, line.here_s), line.reading.watts)
-        for line in lines
-        if line.reading is not None and not line.is_idle
-    )
 
 
 def _offsets(lines: Sequence[PowerLine]) -> list[tuple[float, float]]:

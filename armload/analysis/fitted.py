@@ -82,7 +82,14 @@ def sentence(name: str, board: str, found: Prediction) -> str:
         return f"{opening}; its speed cannot be predicted. {notes}".strip() + divided
     limit = limit_of(found)
     limited = "" if limit == "unknown" else f", limited by {limit}"
-    advice = _advice(found.bottleneck, found.memory.available_bytes)
+    stays = format_bytes(ROOM_TO_STAY * found.memory.available_bytes)
+    by: dict[Bottleneck, str] = {
+        "memory bandwidth": "a quantisation with fewer bits is faster",
+        "compute": "",
+        "unknown": "time it with armload bench",
+        "storage": f"use a file smaller than {stays} to avoid reading from storage",
+    }
+    advice = f"; {by[found.bottleneck]}" if by[found.bottleneck] else ""
     hits = _hits(found.hit_rate) if found.hit_rate else ""
     about = f"about {per_token(found.token_s)} per token"
     return f"{opening}: {about}{limited}{hits}{advice}.{divided}"
@@ -262,18 +269,6 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
         f"available{within}."
     )
-
-
-def _advice(bottleneck: Bottleneck, available_bytes: int) -> str:
-    """Say what would be faster, or more certain; empty where only a smaller model would be."""
-    stays = format_bytes(ROOM_TO_STAY * available_bytes)
-    by: dict[Bottleneck, str] = {
-        "memory bandwidth": "a quantisation with fewer bits is faster",
-        "compute": "",
-        "unknown": "time it with armload bench",
-        "storage": f"use a file smaller than {stays} to avoid reading from storage",
-    }
-    return f"; {by[bottleneck]}" if by[bottleneck] else ""
 
 
 def memory_source(models: Sequence[FittedModel]) -> str:

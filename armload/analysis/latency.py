@@ -113,20 +113,14 @@ class Latency(Value):
         first, last = prompt_tokens + 1, prompt_tokens + tokens - 1
         positions = (first + last) / 2
         decoding_s = (tokens - 1) * (self.first_token_s + self.growth_s * positions)
-        return self._prompt_s(prompt_tokens) + max(0.0, decoding_s)
-
-    def _prompt_s(self, prompt_tokens: int) -> float:
         if self.reads_weights:
-            return self.prefill_s * _passes(prompt_tokens) / _passes(self.prefill_tokens)
-        return self.prefill_s * prompt_tokens / self.prefill_tokens
+            prompt_s = self.prefill_s * _passes(prompt_tokens) / _passes(self.prefill_tokens)
+        else:
+            prompt_s = self.prefill_s * prompt_tokens / self.prefill_tokens
+        return prompt_s + max(0.0, decoding_s)
 
 
 def latency_of(run: Run) -> Latency:
-    """Return what a run says.
-
-    Raises:
-        UsageError: it has no prompt, or too few tokens.
-    """
     prompt, times_s = prompting(run.steps), token_times(run.trace, run.steps)
     if not prompt or len(times_s) < FEWEST_TOKENS:
         raise UsageError(

@@ -67,9 +67,23 @@ def find_limit(
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
-        return _nothing_decoded(header)
+        if header is None:
+            return NothingDecoded(lacking="trace")
+        return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
     if spread is not None and header.threads is not None:
-        found = _of_a_group(decode, header.threads, spread, model, before)
+        first, *others = spread.shares
+        token_s = median(step.duration_s for step in decode)
+        own_s = min(token_s, median(step.cpu_ns / 1e9 / header.threads for step in decode))
+        fits = (model.size_bytes or 0) < ROOM_TO_STAY * before.memory_available_bytes
+        whole = sum(share.weights_bytes for share in spread.shares)
+        found = GroupLimit(
+            first=first.board,
+            others=tuple(share.board for share in others),
+            split=spread.split,
+            token_s=token_s,
+            own_s=own_s,
+            alone_s=own_s * whole / first.weights_bytes if fits else None,
+        )
         return found.model_copy(update={"parts": _parts(found, decode, servers, forecast)})
     rate = storage_rate(decode, board.storage_read_bytes_per_s)
     reading = median(storage_s(step, rate) / step.duration_s for step in decode)
@@ -78,12 +92,19 @@ def find_limit(
     threads, weights_bytes = header.threads, model.bytes_per_token
     read = _what_was_read(decode, rate)
     if threads is None or weights_bytes is None:
-        return _of_a_watched_program(decode, board, read)
+        busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
+        return OtherProgram(busy_cores=busy, cores=board.cores, reads=read)
     pass_s = median(step.duration_s for step in decode)
     busy = median(step.cpu_ns / 1e9 / (step.duration_s * threads) for step in decode)
     weights_bytes_per_s = weights_bytes / pass_s
     if busy < BUSY_FROM:
-        return _waiting(without_storage(decode) or decode, threads, read)
+        quiet = without_storage(decode) or decode
+        return IdleThreads(
+            threads=threads,
+            busy_share=busy_share(quiet, threads),
+            reads=read,
+            switches_per_token=switches_per_token(quiet),
+        )
     if board.memory_bytes_per_s is not None:
         share = weights_bytes_per_s / board.memory_bytes_per_s
         if share >= BANDWIDTH_LIMITED_FROM:
@@ -116,12 +137,6 @@ def _has_single_tokens(decode: Sequence[Step]) -> bool:
     return all(step.tokens <= 1 for step in decode)
 
 
-def _nothing_decoded(header: Trace | None) -> NothingDecoded:
-    if header is None:
-        return NothingDecoded(lacking="trace")
-    return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
-
-
 def _what_was_read(decode: Sequence[Step], rate: float) -> StorageReads:
     if not any(step.read_bytes or step.major_faults for step in decode):
         return StorageReads()
@@ -132,13 +147,6 @@ def _what_was_read(decode: Sequence[Step], rate: float) -> StorageReads:
         return StorageReads(time_share=share, faults_per_token=faults)
     read_bytes = sum(step.read_bytes or 0 for step in decode)
     return StorageReads(time_share=share, bytes_per_token=read_bytes / tokens)
-
-
-def _of_a_watched_program(
-    decode: Sequence[Step], board: BoardRecord, read: StorageReads
-) -> OtherProgram:
-    busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
-    return OtherProgram(busy_cores=busy, cores=board.cores, reads=read)
 
 
 def _storage(
@@ -163,33 +171,6 @@ def _storage(
         held_bytes=streamed.held_bytes if streamed else None,
         weights_bytes=streamed.weights_bytes if streamed else None,
         model_bytes=model.size_bytes,
-    )
-
-
-def _waiting(decode: Sequence[Step], threads: int, read: StorageReads) -> IdleThreads:
-    return IdleThreads(
-        threads=threads,
-        busy_share=busy_share(decode, threads),
-        reads=read,
-        switches_per_token=switches_per_token(decode),
-    )
-
-
-def _of_a_group(
-    decode: Sequence[Step], threads: int, spread: Spread, model: ModelRecord, before: Conditions
-) -> GroupLimit:
-    first, *others = spread.shares
-    token_s = median(step.duration_s for step in decode)
-    own_s = min(token_s, median(step.cpu_ns / 1e9 / threads for step in decode))
-    fits = (model.size_bytes or 0) < ROOM_TO_STAY * before.memory_available_bytes
-    whole = sum(share.weights_bytes for share in spread.shares)
-    return GroupLimit(
-        first=first.board,
-        others=tuple(share.board for share in others),
-        split=spread.split,
-        token_s=token_s,
-        own_s=own_s,
-        alone_s=own_s * whole / first.weights_bytes if fits else None,
     )
 
 

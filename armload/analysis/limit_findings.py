@@ -126,21 +126,20 @@ class StorageLimit(LimitFinding):
                 else ""
             )
             what = f"{each} reads {format_bytes(read)} at {format_bytes(rate)}/s{of_known}"
-        return f"Limited by storage: {what}; {self._why()}."
-
-    def _why(self) -> str:
         size, free = self.model_bytes, self.free_bytes
         of_free = f"{format_bytes(free)} of free memory{group_limit(self.memory_limit_bytes)}"
         if self.held_bytes is not None and self.weights_bytes is not None:
-            return (
+            why = (
                 f"{format_bytes(self.held_bytes)} of the {format_bytes(self.weights_bytes)} of "
                 f"weights stay in memory, with {of_free} before the run"
             )
-        if size is None:
-            return f"the board had {of_free}"
-        if size > free:
-            return f"the model is {format_bytes(size - free)} larger than the {of_free}"
-        return f"the model's {format_bytes(size)} did not stay in the {of_free}"
+        elif size is None:
+            why = f"the board had {of_free}"
+        elif size > free:
+            why = f"the model is {format_bytes(size - free)} larger than the {of_free}"
+        else:
+            why = f"the model's {format_bytes(size)} did not stay in the {of_free}"
+        return f"Limited by storage: {what}; {why}."
 
     def advice(self) -> str:
         target = ROOM_TO_STAY * self.free_bytes

@@ -21,6 +21,7 @@ def measurement_of(run: Run) -> Measurement:
     work, method = _watched(run) if run.plan is None else _planned(run, run.plan)
     times = tuple(token_times(run.trace, run.steps))
     is_text_known = bool(run.text) or not (run.is_excerpt or run.plan is None)
+    found = run.prediction
     return Measurement(
         name=run.id,
         work=work,
@@ -36,7 +37,7 @@ def measurement_of(run: Run) -> Measurement:
         doubts=run.verdict.reasons,
         is_judged=run.verdict.valid or (bool(run.verdict.findings) and counts(run)),
         is_disturbed=is_disturbed(run),
-        predicted_token_s=_predicted_s(run),
+        predicted_token_s=found.token_s.value if found and found.token_s else None,
         joules_per_token=run.energy.joules_per_token if run.energy else None,
         energy_basis=run.energy.basis if run.energy else None,
     )
@@ -82,11 +83,6 @@ def _watched(run: Run) -> tuple[Work, Method]:
         options=" ".join(run.watched.words[1:]) if run.watched else "",
     )
     return work, method
-
-
-def _predicted_s(run: Run) -> float | None:
-    found = run.prediction
-    return found.token_s.value if found and found.token_s else None
 
 
 _COMPARED_APART = frozenset(

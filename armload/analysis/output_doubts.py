@@ -10,8 +10,6 @@ from armload.analysis.summary import generating, prompting
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import Job
 from armload.engines.output import Output
-from armload.engines.plan import Plan
-from armload.engines.trace import Step
 
 
 class Failed(RunFinding):
@@ -129,7 +127,14 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
     plan = job.plan
     found: list[RunFinding] = []
     if plan is not None and output.header is not None:
-        found += _doubts_about_the_count(plan, output.steps, output.header.last_accepted_tokens)
+        generated = sum(step.output_tokens for step in generating(output.steps))
+        # The last token is sampled and never decoded; the last accepted drafts are more than asked.
+        most = generated + output.header.last_accepted_tokens
+        if not plan.stop_at_end and not generated <= plan.n_predict - 1 <= most:
+            found.append(OutputCount(requested_tokens=plan.n_predict, traced_tokens=most + 1))
+        read = sum(step.prompt_tokens for step in prompting(output.steps))
+        if plan.prompt_tokens is not None and read != plan.prompt_tokens:
+            found.append(PromptCount(requested_tokens=plan.prompt_tokens, processed_tokens=read))
     if output.text is not None:
         of_words = plan is not None and plan.prompt_tokens is not None
         found += [
@@ -143,18 +148,3 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
     if output.missing:
         found.append(OutputMissing(missing=output.missing))
     return found
-
-
-def _doubts_about_the_count(
-    plan: Plan, steps: tuple[Step, ...], last_accepted_tokens: int
-) -> list[OutputCount | PromptCount]:
-    doubts: list[OutputCount | PromptCount] = []
-    generated = sum(step.output_tokens for step in generating(steps))
-    # The last token is sampled and never decoded. The last accepted drafts are more than requested.
-    most = generated + last_accepted_tokens
-    if not plan.stop_at_end and not generated <= plan.n_predict - 1 <= most:
-        doubts.append(OutputCount(requested_tokens=plan.n_predict, traced_tokens=most + 1))
-    read = sum(step.prompt_tokens for step in prompting(steps))
-    if plan.prompt_tokens is not None and read != plan.prompt_tokens:
-        doubts.append(PromptCount(requested_tokens=plan.prompt_tokens, processed_tokens=read))
-    return doubts

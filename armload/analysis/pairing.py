@@ -46,11 +46,18 @@ def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Matched
 
     Args:
         a: measurements, at least one.
-
-    Raises:
-        UsageError: a measurement is on both sides, or twice on one; or a side mixes programs.
     """
-    _refuse_doubles(a, b)
+    names_a, names_b = [each.name for each in a], [each.name for each in b]
+    both = [name for name in names_a if name in set(names_b)]
+    if both:
+        raise UsageError(
+            f"{both[0]} is on both sides.",
+            "Compare different runs; 'armload show' lists them.",
+        )
+    for side, names in (("A", names_a), ("B", names_b)):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"{side} lists {twice} twice.", "List each run once.")
     groups_a, groups_b = _groups(a, "A"), _groups(b, "B")
     pairs = [MatchedWork(a=one, b=other) for one, other in _matching(groups_a, groups_b)]
     known = {id(group) for pair in pairs for group in (pair.a, pair.b)}
@@ -137,20 +144,6 @@ def called_equal(one: Measurement, other: Measurement) -> str:
 def can_be_checked(a: Work, b: Work) -> bool:
     """Return whether the sums say if the model is the same: not those of files of two formats."""
     return bool(a.model_sha256 and b.model_sha256) and a.model_format == b.model_format
-
-
-def _refuse_doubles(a: Sequence[Measurement], b: Sequence[Measurement]) -> None:
-    names_a, names_b = [each.name for each in a], [each.name for each in b]
-    both = [name for name in names_a if name in set(names_b)]
-    if both:
-        raise UsageError(
-            f"{both[0]} is on both sides.",
-            "Compare different runs; 'armload show' lists them.",
-        )
-    for side, names in (("A", names_a), ("B", names_b)):
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise UsageError(f"{side} lists {twice} twice.", "List each run once.")
 
 
 def _groups(side: Sequence[Measurement], label: str) -> list[WorkGroup]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from armload.analysis.background import BackgroundProcess
@@ -15,7 +14,6 @@ from armload.analysis.summary import generating, quantile, token_times
 from armload.core.values import Value, counted
 from armload.engines.job import Job, Workstation
 from armload.engines.output import Output
-from armload.engines.trace import Step
 
 MEDIAN_WITHIN = 0.10
 """A median that is known less precisely than this cannot be compared."""
@@ -53,7 +51,6 @@ class MoreTokens(Value):
 
     @property
     def advice(self) -> str:
-        """What to do."""
         if self.answer_tokens is not None:
             without = ", or omit --stop-at-end" if self.has_plan else ""
             return (
@@ -183,7 +180,10 @@ def doubts_about_spread(
     Args:
         process: the busiest in the background, where it was busy enough to be named.
     """
-    workstation, quiet = job.board.workstation, _of_one_width(without_storage(output.steps))
+    workstation, steps = job.board.workstation, without_storage(output.steps)
+    # A step takes longer with more drafts: those of as many as most have are compared.
+    widths = Counter(step.speculated_tokens for step in steps)
+    quiet = [step for step in steps if step.speculated_tokens == widths.most_common(1)[0][0]]
     samples = [step.duration_s / step.generated_tokens for step in quiet]
     if len(samples) < FEWEST_TOKENS:
         return []
@@ -203,12 +203,6 @@ def doubts_about_spread(
     more = _more_tokens(job, output, wanted) if helps else None
     adds_repeats = job.place is not None and job.place.precision is not None
     return [WideSpread(within=off, more=more, adds_repeats=adds_repeats, workstation=workstation)]
-
-
-def _of_one_width(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps of as many drafts as most have: with more of them a step takes longer."""
-    widths = Counter(step.speculated_tokens for step in steps)
-    return [step for step in steps if step.speculated_tokens == widths.most_common(1)[0][0]]
 
 
 def _ended_after(job: Job, output: Output) -> int | None:

@@ -15,9 +15,27 @@ def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> Pr
         subject: the board or model, for kinds that name one.
         reason: in the words of the error or of the model's header.
     """
-    return PredictionNote(
-        kind=kind, subject=subject, reason=reason, sentence=_sentence(kind, subject, reason)
-    )
+    match kind:
+        case "operations failed":
+            sentence = f"The model's operations were not timed on {subject}: {reason}."
+        case "memory assumed":
+            sentence = f"{reason} of the installed memory is assumed to be available."
+        case "read by row":
+            sentence = read_by_row({subject: reason})
+        case "emulated":
+            sentence = (
+                f"{subject} is emulated: these times apply to this machine, and say nothing about "
+                "a real board's speed."
+            )
+        case "emulated, not timed":
+            sentence = (
+                f"{subject} is emulated, so its speed depends on this machine and cannot be "
+                "estimated from facts. To estimate a model's speed there: armload fit --board "
+                f"{subject} --model MODEL."
+            )
+        case _:
+            sentence = _FIXED[kind]
+    return PredictionNote(kind=kind, subject=subject, reason=reason, sentence=sentence)
 
 
 def without_range(found: PredictionNote) -> str:
@@ -82,26 +100,3 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "the group will be slower."
     ),
 }
-
-
-def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
-    match kind:
-        case "operations failed":
-            return f"The model's operations were not timed on {subject}: {reason}."
-        case "memory assumed":
-            return f"{reason} of the installed memory is assumed to be available."
-        case "read by row":
-            return read_by_row({subject: reason})
-        case "emulated":
-            return (
-                f"{subject} is emulated: these times apply to this machine, and say nothing about "
-                "a real board's speed."
-            )
-        case "emulated, not timed":
-            return (
-                f"{subject} is emulated, so its speed depends on this machine and cannot be "
-                "estimated from facts. To estimate a model's speed there: armload fit --board "
-                f"{subject} --model MODEL."
-            )
-        case _:
-            return _FIXED[kind]

@@ -54,11 +54,7 @@ class MemberResources(Value):
 
 
 def layer_sizes(model: Path) -> LayerSizes:
-    """Return what the parts of a model take, from its header.
-
-    Raises:
-        DataError: the file is malformed.
-    """
+    """Return what the parts of a model take, from its header."""
     header, _ = read_headers(model, need_weights=False)
     layers: dict[int, int] = {}
     divided: list[int] = []
@@ -105,10 +101,6 @@ def spread(
     Args:
         members: the first runs the program.
         need: of the model with its context, on one board.
-
-    Raises:
-        UsageError: the model has fewer layers than there are members.
-        BoardError: it does not fit; says what is missing.
     """
     count = len(sizes.layer_bytes)
     if count < len(members):
@@ -119,19 +111,12 @@ def spread(
     return _by_layer(members, sizes, need) if split == "layer" else _by_part(members, sizes, need)
 
 
-def _beside_layers(
-    members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed
-) -> list[int]:
-    """Return what each member needs besides its layers."""
-    servers = [need.program_bytes + sizes.largest_bytes] * (len(members) - 1)
-    servers[-1] += sizes.output_bytes
-    return [need.program_bytes + sizes.input_bytes, *servers]
-
-
 def _by_layer(members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed) -> Spread:
     count = len(sizes.layer_bytes)
     kv_bytes = -(-need.kv_bytes // count)
-    beside = _beside_layers(members, sizes, need)
+    servers = [need.program_bytes + sizes.largest_bytes] * (len(members) - 1)
+    servers[-1] += sizes.output_bytes
+    beside = [need.program_bytes + sizes.input_bytes, *servers]
     a_layer = max(sizes.layer_bytes) + kv_bytes
     room = [
         max(0, (each.free_bytes - own_bytes) // a_layer)
@@ -141,7 +126,13 @@ def _by_layer(members: Sequence[MemberResources], sizes: LayerSizes, need: Memor
         if not its:
             raise _short(need, each, own_bytes + a_layer, "one layer")
     if sum(room) < count:
-        raise _too_large(need, members, sum(beside) + count * a_layer)
+        wanted_bytes = sum(beside) + count * a_layer
+        free = ", ".join(f"{each.board} {format_bytes(each.free_bytes)}" for each in members)
+        raise BoardError(
+            f"{need.name} takes {format_bytes(wanted_bytes)} of memory on this group with its "
+            f"context and buffers, which exceeds what is free: {free}.",
+            "Use a smaller model or context, or add a member.",
+        )
     layers = _divided(count, room, _speeds(members))
     shares, done, last = [], 0, len(members) - 1
     for place, (each, its, own_bytes) in enumerate(zip(members, layers, beside, strict=True)):
@@ -213,15 +204,4 @@ def _short(need: MemoryNeed, member: MemberResources, wanted_bytes: int, what: s
         f"{member.board}: {what} of {need.name} takes {format_bytes(wanted_bytes)} of memory with "
         f"the program's buffers, and {format_bytes(member.free_bytes)} are free.",
         "Use a smaller model or context, free memory there, or use another group.",
-    )
-
-
-def _too_large(
-    need: MemoryNeed, members: Sequence[MemberResources], wanted_bytes: int
-) -> BoardError:
-    free = ", ".join(f"{each.board} {format_bytes(each.free_bytes)}" for each in members)
-    return BoardError(
-        f"{need.name} takes {format_bytes(wanted_bytes)} of memory on this group with its context "
-        f"and buffers, which exceeds what is free: {free}.",
-        "Use a smaller model or context, or add a member.",
     )

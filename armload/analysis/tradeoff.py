@@ -187,11 +187,7 @@ class _Crossings(NamedTuple):
 
 
 def require_same_questions(a: Answers, b: Answers) -> None:
-    """Check that two systems answered the same questions, in the same order.
-
-    Raises:
-        UsageError: they did not; says how many differ.
-    """
+    """Check that two systems answered the same questions, in the same order."""
     if a.questions == b.questions:
         return
     only_a, only_b = set(a.questions) - set(b.questions), set(b.questions) - set(a.questions)
@@ -243,11 +239,7 @@ def deadlines_of(*systems: Answers) -> tuple[float, ...]:
 
 
 def at_deadline(a: Answers, b: Answers, deadline_s: float) -> AtDeadline:
-    """Compare two systems at a deadline.
-
-    Raises:
-        UsageError: they answered different questions.
-    """
+    """Compare two systems at a deadline."""
     require_same_questions(a, b)
     of_a, of_b = (_correct_by(each, [deadline_s])[:, 0].tolist() for each in (a, b))
     return AtDeadline(
@@ -265,9 +257,6 @@ def crossover(a: Answers, b: Answers) -> Crossover:
     Single answers make the difference change its sign often where it is small. So the crossover is
     the change of sign at which the area between both curves turns: where the difference, added up
     over time, is largest or smallest. Its interval is a bootstrap over the questions.
-
-    Raises:
-        UsageError: they answered different questions.
     """
     import numpy as np
 

@@ -69,14 +69,7 @@ def bench_board(
     *,
     reference: Run | None,
 ) -> Iterator[BenchBoard]:
-    """Reach a board for runs of combinations, and build what is missing.
-
-    Args:
-        reference: a run with the expected output.
-
-    Raises:
-        ArmloadError: as for ``Reach.open``, or a program does not suit a combination.
-    """
+    """Reach a board for runs of combinations, and build what is missing."""
     with reach.open(
         *(request, programs_of(cells), progress),
         settings=[settings_of(cell.plan) for cell in cells],

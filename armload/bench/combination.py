@@ -32,7 +32,6 @@ class Combination:
 
     @property
     def program(self) -> str:
-        """The program that runs it."""
         return PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM
 
     def engine(self, binaries: Mapping[str, Binary]) -> Completion:

@@ -12,16 +12,18 @@ from armload.analysis.fitted import (
     shortlist,
 )
 from armload.bench.outlined import OutlinedModel, outlined_models
-from armload.boards.board import Board, is_group
+from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.deploy.rates import measured_rates
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.predicting import (
@@ -30,6 +32,7 @@ from armload.runs.predicting import (
 )
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
+from armload.runs.session import leased_board, session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -81,18 +84,11 @@ def fit(
     """Predict what models need of a board, and how fast they would be there.
 
     Args:
-        request: where, and with which source.
         model_names: as for ``header_of``; none for the current models, in the usual types or in
             ``file_types``. For them nothing is timed on the board.
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be predicted from their headers.
-        reach: how the board is reached.
-
-    Raises:
-        UsageError: there is no such board or model, a group is named without models, or a context
-            is too long for a model.
-        ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
     group = load_group(request.board) if is_group(request.board) else None
     if group is not None and (not model_names or file_types):
@@ -146,11 +142,7 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
 def _predicted_from_facts(
     group: Group | None, boards: Sequence[Board], outlined: OutlinedModel, plan: Plan
 ) -> Prediction:
-    """Predict from the files of boards that do not answer.
-
-    Raises:
-        BoardError: a member's file does not say how much memory it has.
-    """
+    """Predict from the files of boards that do not answer."""
     if group is None:
         facts, target = boards[0].facts, boards[0].target
         return predict_from_facts(facts, target, outlined.model, plan, outlined.header)
@@ -172,13 +164,11 @@ def fit_hardware(
     Args:
         request: with which source models are quantised, where that is needed.
         hardware_names: as for ``load_hardware``, or ``all`` of the catalogue.
-        model_names, plan, file_types: as for ``fit``.
-
-    Raises:
-        UsageError: there is no such hardware, or several were named without a model.
-        ArmloadError: as for ``fit``.
     """
-    chosen = _chosen(hardware_names)
+    if EVERY in hardware_names:
+        chosen = list(all_hardware())
+    else:
+        chosen = [load_hardware(name) for name in dict.fromkeys(hardware_names)]
     check_compares(len(chosen), model_names)
     outlined = outlined_models(request, model_names, file_types, progress)
     boards = []
@@ -191,11 +181,7 @@ def fit_hardware(
 
 
 def check_compares(boards: int, model_names: Sequence[str]) -> None:
-    """Refuse to list the current models for several boards.
-
-    Raises:
-        UsageError: there are several boards, and no model was named.
-    """
+    """Refuse to list the current models for several boards."""
     if boards > 1 and not model_names:
         raise UsageError(
             "To compare several boards, name the models.",
@@ -216,12 +202,6 @@ def compared(fits: Sequence[Fit], model_names: Sequence[str]) -> BoardsFit:
         else shortlist(model_names[0], [(found.board, found.models[0]) for found in boards])
     )
     return BoardsFit(boards=tuple(boards), recommendation=advice)
-
-
-def _chosen(names: Sequence[str]) -> list[ChosenHardware]:
-    if EVERY in names:
-        return list(all_hardware())
-    return [load_hardware(name) for name in dict.fromkeys(names)]
 
 
 def _fit_one(
@@ -258,3 +238,30 @@ def _slowest_last(model: FittedModel) -> tuple[float, int, int]:
     wanted_bytes = found.memory.wanted_bytes if found.memory else 0
     time_s = found.token_s.value if found.token_s else math.inf
     return (time_s, wanted_bytes, model.size_bytes)
+
+
+def first_models(request: Request, plan: Plan, progress: Progress) -> tuple[FittedModel, ...]:
+    """Return the models to choose the first one from, the fastest first, as ``fit`` lists them.
+
+    The board's memory and storage are measured before, as they would be for the first run. None
+    is returned where none stays in the board's memory, or where the board is emulated: the
+    smallest of them is too slow there.
+
+    Args:
+        plan: what each is to run.
+    """
+    if isinstance(load_board(request.board).reach, VirtualReach):
+        return ()
+    with session(request, (), progress) as where, leased_board(where, progress):
+        connection = where.connection
+        measured_rates(connection.host, connection.board, where.found, progress)
+    return proposed(fit(request, (), plan, progress))
+
+
+def proposed(found: Fit) -> tuple[FittedModel, ...]:
+    """Return those of the current models that have a file, stay in memory and write sense."""
+    return tuple(
+        each
+        for each in found.models
+        if each.has_file and each.prediction.verdict == "fits" and not is_smollm2(each.model)
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -24,11 +24,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from armload.analysis.statistics import FEWEST_RUNS, FEWEST_TOKENS
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.deciding import DESCRIBES
 from armload.core.defaults import DEMO
 from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
+from armload.core.values import counted
 from armload.core.yamlfile import load_file
 from armload.engines.plan import Plan, kv_halves
 from armload.engines.service_plan import Slots
@@ -254,13 +256,7 @@ _PLAN_FIELDS = {
 
 
 def read_options(path: Path) -> Options:
-    """Read a plan file.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is malformed; says file, line and what is allowed.
-        DiskError: it cannot be read.
-    """
+    """Read a plan file."""
     require_file(
         path,
         "plan file",
@@ -268,3 +264,27 @@ def read_options(path: Path) -> Options:
         "'threads: [1, 2, 4]'.",
     )
     return load_file(path, Options)
+
+
+def precision_note(n_predict: Iterable[int], repeats: int | None) -> str:
+    """Say what will make each result imprecise, and how to avoid it; nothing where nothing will.
+
+    Args:
+        n_predict: tokens to generate, of every run; one token alone is a run for its prompt.
+        repeats: of every run; none where there will be as many as it takes.
+    """
+    few = sorted({n for n in n_predict if 1 < n <= FEWEST_TOKENS})
+    is_repeated = repeats is not None and repeats > 1
+    if repeats is None or repeats >= FEWEST_RUNS or not (few or is_repeated):
+        return ""
+    if not few:
+        return (
+            f"{counted(repeats, 'run')} of each cannot show how much runs differ; for an interval, "
+            f"and to compare them, use --repeats {FEWEST_RUNS} or more."
+        )
+    counts = ", ".join(str(n) for n in few)
+    return (
+        f"With -n {counts}, the result will be imprecise: a run times the tokens after the first, "
+        f"and estimating their spread takes {FEWEST_TOKENS}. Use -n {FEWEST_TOKENS + 1} or more, "
+        f"or --repeats {FEWEST_RUNS} or more."
+    )

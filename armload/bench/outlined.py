@@ -50,30 +50,23 @@ class OutlinedModel(NamedTuple):
         return is_runnable(self.reference)
 
     def on_board(self, board: str, found: Prediction) -> FittedModel:
-        """Return what a prediction for a board says of it."""
+        if found.verdict == "cannot run" or not self.has_file:
+            command = ""
+        else:
+            kind = ("--type", self.file_type) if self.file_type else ()
+            command = join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
         return fitted(
             *(self.name, board, self.model, found),
             family=self.family,
-            command=self._command(board, found),
+            command=command,
             has_file=self.has_file,
         )
-
-    def _command(self, board: str, found: Prediction) -> str:
-        """Return what runs it; empty where it cannot run, or armload knows no file of it."""
-        if found.verdict == "cannot run" or not self.has_file:
-            return ""
-        kind = ("--type", self.file_type) if self.file_type else ()
-        return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
 
 
 def outlined_models(
     request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
 ) -> list[OutlinedModel]:
-    """Return models by their headers; the current ones where none is named.
-
-    Args:
-        model_names, file_types: as for ``fit``.
-    """
+    """Return models by their headers; the current ones where none is named."""
     if model_names:
         return [
             each for name in model_names for each in _outlined(request, name, file_types, progress)

@@ -20,11 +20,7 @@ from armload.runs.selection import RunSelection
 
 
 def single_words(words: str) -> list[str]:
-    """Split a comma-separated list; a path that contains a comma stays whole.
-
-    Raises:
-        UsageError: an entry is empty.
-    """
+    """Split a comma-separated list; a path that contains a comma stays whole."""
     references = [words] if is_there(Path(words)) else words.split(",")
     if not all(reference.strip() for reference in references):
         raise UsageError(
@@ -45,11 +41,7 @@ def folders_of(
             ``@LABEL:MODEL`` or
             ``PATTERN:MODEL`` for the latest run of a model on each of several boards; or several
             of them with commas between.
-        selection: leaves out others.
         progress: is told which of several boards are left out, because they have no run.
-
-    Raises:
-        UsageError: there is no such run.
     """
     told = progress or Silent()
     every = [folder for reference in single_words(words) for folder in _folders_of(reference, told)]
@@ -101,12 +93,6 @@ def read_side(
     Args:
         words: a run, as ``store.find`` takes it; a file that another engine's benchmark wrote;
             or several of them with commas between, which are repeats.
-        selection: leaves out other runs.
-        progress: as for ``folders_of``.
-
-    Raises:
-        UsageError: there is no such run.
-        DataError: a file is malformed, or of a newer format.
     """
     return [
         figures

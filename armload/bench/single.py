@@ -31,17 +31,7 @@ def run_once(
     reference: Run | None = None,
     reach: Reach = CONNECTED,
 ) -> tuple[Run, Path]:
-    """Run a combination on a board and keep what comes back; return it with its folder.
-
-    Args:
-        request: where, and with which source.
-        reference: a run with the expected output.
-        reach: how the board is reached.
-
-    Raises:
-        ArmloadError: as for ``execute``, or the board does not meet the requirements.
-        KeyboardInterrupt: after what is there was kept.
-    """
+    """Run a combination on a board and keep what comes back; return it with its folder."""
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         run = board.run(baseline=_baseline(board))
     return run, runs_folder() / run.id
@@ -66,14 +56,9 @@ def repeat_until_known(
 
     Args:
         wanted: how exactly, and in how long.
-        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
         heard: called with the text of the first run, whenever it has grown.
-
-    Raises:
-        ArmloadError, KeyboardInterrupt: as for ``run_once``; repeating the command resumes from
-            there.
     """
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         baseline = _baseline(board)

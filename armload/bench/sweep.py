@@ -232,10 +232,6 @@ def find_cell(reference: str) -> tuple[SweepFolder, int | None] | None:
 
     Returns:
         none if the reference may be to a run.
-
-    Raises:
-        UsageError: the sweep has no such cell; and as for ``find_sweep``.
-        DataError, DiskError: as for ``find_sweep``.
     """
     sweep = find_sweep(reference)
     if sweep is not None:
@@ -254,9 +250,5 @@ def find_cell(reference: str) -> tuple[SweepFolder, int | None] | None:
 
 
 def find_sweep(reference: str) -> SweepFolder | None:
-    """Return the referenced sweep; none if the reference may be to a run.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``Journal.find``.
-    """
+    """Return the referenced sweep; none if the reference may be to a run."""
     return SweepFolder.find(reference) if SweepFolder.kind.is_meant(reference) else None

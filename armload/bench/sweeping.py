@@ -13,7 +13,6 @@ from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.models.model import Model
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
@@ -27,17 +26,16 @@ Report = Callable[[SweepPoint, Run | ArmloadError], None]
 def combinations(
     model_names: Sequence[str], plans: Sequence[Plan], progress: Progress
 ) -> tuple[Combination, ...]:
-    """Return every plan with every model, as the cells of a sweep.
-
-    Args:
-        model_names: as for ``model_called``.
-
-    Raises:
-        UsageError: a plan does not suit a model, or two names are of one model.
-        ArmloadError: as for ``combination``.
-    """
+    """Return every plan with every model, as the cells of a sweep."""
     models = [model_called(name, progress) for name in model_names]
-    _refuse_doubles(model_names, models)
+    known: dict[str, str] = {}
+    for name, model in zip(model_names, models, strict=True):
+        other = known.setdefault(model.sha256, name)
+        if other != name:
+            raise UsageError(
+                f"--model: {other} and {name} are the same file.",
+                "List it once; use --repeats to run a combination more than once.",
+            )
     return tuple(combination(model, plan, progress) for model in models for plan in plans)
 
 
@@ -62,16 +60,8 @@ def run_sweep(
         request: where, and with which program.
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
-        reference: a run with the expected output.
-        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called for every run.
-
-    Raises:
-        UsageError: a cell does not suit the board; none was run then.
-        ConnectError, BusyError: the board stayed unreachable, or is in use; repeating the command
-            resumes from there.
-        KeyboardInterrupt: likewise.
     """
     with bench_board(reach, request, cells, progress, reference=reference) as board:
         sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
@@ -94,14 +84,3 @@ def run_sweep(
                     report(place, ended)
                 step.update(total)
     return journal
-
-
-def _refuse_doubles(names: Sequence[str], models: Sequence[Model]) -> None:
-    known: dict[str, str] = {}
-    for name, model in zip(names, models, strict=True):
-        other = known.setdefault(model.sha256, name)
-        if other != name:
-            raise UsageError(
-                f"--model: {other} and {name} are the same file.",
-                "List it once; use --repeats to run a combination more than once.",
-            )

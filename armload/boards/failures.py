@@ -301,7 +301,7 @@ def _allowed_methods(connection: fabric.Connection) -> set[str]:
 def refuse_unknown(
     connection: fabric.Connection, board_name: str, *, is_board: bool
 ) -> paramiko.MissingHostKeyPolicy:
-    """Return the policy that refuses a host whose key is not known; arguments as for ``explained``."""
+    """Return the policy that refuses a host whose key is not known; as for ``explained``."""
     import paramiko
 
     trust = _way_to_trust(connection, board_name, is_board=is_board)

@@ -106,7 +106,6 @@ class Continuation(Value):
 
     @property
     def log_likelihood(self) -> float:
-        """Of the whole continuation."""
         return sum(self.log_likelihoods)
 
     @property

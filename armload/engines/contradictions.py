@@ -57,7 +57,10 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
             "a quantised V cache requires flash attention",
             f"Use --flash-attention on, or quantise the keys only: --kv-type {keys}/f16.",
         )
-    batch, micro_batch = _batches(plan)
+    # Defaults are fitted to a batch.
+    chosen = getattr(plan, "model_fields_set", ())
+    micro_batch = plan.micro_batch_tokens if "micro_batch_tokens" in chosen else None
+    batch = getattr(plan, "batch_tokens", None)
     if batch is not None and micro_batch is not None and micro_batch > batch:
         yield OptionConflict(
             f"--micro-batch {micro_batch} with --batch {batch}",
@@ -73,11 +76,7 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
 
 
 def check_consistent(plan: Choices) -> None:
-    """Refuse a plan that contradicts itself.
-
-    Raises:
-        UsageError: it does; says why, and what to do.
-    """
+    """Refuse a plan that contradicts itself."""
     for each in contradictions(plan):
         raise UsageError(f"{each.options}: {each.reason}.", each.remedy)
 
@@ -85,10 +84,3 @@ def check_consistent(plan: Choices) -> None:
 def moves_threads(plan: Choices) -> bool:
     """Tell whether llama.cpp would move its threads away from the cores that they are kept to."""
     return plan.cpus is not None and plan.numa not in (None, "numactl")
-
-
-def _batches(plan: Choices) -> tuple[int | None, int | None]:
-    """Return batch and micro-batch, as far as they were chosen: defaults are fitted to a batch."""
-    chosen = getattr(plan, "model_fields_set", ())
-    micro_batch = plan.micro_batch_tokens if "micro_batch_tokens" in chosen else None
-    return getattr(plan, "batch_tokens", None), micro_batch

@@ -50,7 +50,6 @@ class Importance(ModelTool[ImportancePlan]):
     """The importance of a model's weights for a text.
 
     Args:
-        binary: of ``PROGRAM``, built for the board's target.
         text: the file that is read.
         in_place: the model is on this machine; none copies it to the board.
 
@@ -82,7 +81,6 @@ class Importance(ModelTool[ImportancePlan]):
 
     @property
     def result(self) -> str | None:
-        """The importance matrix."""
         return RESULT
 
     @property

@@ -78,12 +78,7 @@ def most_prompt_tokens(plan: Plan) -> int:
 
 
 def context_tokens(plan: Plan, model: Model) -> int:
-    """Return the length of the KV cache in tokens: as planned, else enough for prompt and output.
-
-    Raises:
-        UsageError: the plan asks for more than the model was trained for, or has no room for
-            what it asks for.
-    """
+    """Return the KV cache's length in tokens: as planned, else enough for prompt and output."""
     least = least_context_tokens(plan)
     if least > model.context_length:
         raise UsageError(
@@ -111,11 +106,7 @@ def context_tokens(plan: Plan, model: Model) -> int:
 
 
 def check_architecture(binary: Binary, model: Model) -> None:
-    """Check that the llama.cpp of a program knows a model's architecture, as far as is recorded.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """Check that the llama.cpp of a program knows a model's architecture, as far as is recorded."""
     if binary.architectures and model.architecture not in binary.architectures:
         raise UsageError(
             f"{model.name} has the architecture {model.architecture!a}, which {engine_of(binary)} "
@@ -126,22 +117,14 @@ def check_architecture(binary: Binary, model: Model) -> None:
 
 
 def check_options(program: Path, plan: EngineSettings) -> None:
-    """Check that a llama.cpp program has what a plan asks for.
-
-    Raises:
-        UsageError: it does not, or the plan contradicts itself.
-    """
+    """Check that a llama.cpp program has what a plan asks for."""
     check_consistent(plan)
     if plan.flash_attention is not None:
         _flash_attention(program, plan.flash_attention)
 
 
 def whole_plan(plan: Plan, model: Model) -> Plan:
-    """Return a plan with its prompt: of a length in tokens, or else the model's own.
-
-    Raises:
-        UsageError: the plan does not suit the model, or the prompt is too long for a command line.
-    """
+    """Return a plan with its prompt: of a length in tokens, or else the model's own."""
     if model.prompt and not {"prompt", "prompt_tokens"} & plan.model_fields_set:
         # Such a model writes nonsense after its answer.
         plan = plan.model_copy(update={"prompt": model.prompt, "stop_at_end": True})
@@ -251,9 +234,6 @@ def settings_words(plan: EngineSettings, program: Path, cores: str | None) -> li
 
     Args:
         cores: that it is kept to, where the plan does not choose them; none for all.
-
-    Raises:
-        UsageError: this release does not have one of them.
     """
     words = []
     threads = plan.threads
@@ -287,7 +267,6 @@ def memory_words(
 
     Args:
         context: tokens of the KV cache.
-        memory_bytes, memory_available_bytes, streamed: as for ``command``.
     """
     words = _micro_batch_words(plan, model, context, memory_bytes)
     if streamed or not repacks(model, memory_available_bytes, context):

@@ -89,7 +89,6 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """The program and the model."""
         return program_and_model(self.binary, self.model)
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
@@ -143,9 +142,6 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     Attributes:
         plan, model: as given.
-
-    Args:
-        binary: built for the board's target.
 
     Raises:
         UsageError: the program does not know the model's architecture, or lacks an option that
@@ -238,11 +234,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         )
 
     def _spread_words(self, context: RunContext) -> tuple[str, ...]:
-        """Return the options for the members of a group; none on a board by itself.
-
-        Raises:
-            UsageError: the program cannot divide a model so.
-        """
+        """Return the options for the members of a group; none on a board by itself."""
         if context.spread is None:
             return ()
         words = context.spread.words(context.servers)
@@ -375,7 +367,6 @@ class ModelTool(ModelProgram[ToolPlan]):
         plan, model, in_place: as given.
 
     Args:
-        binary: built for the board's target.
         in_place: on this machine; none copies the model to the board, and the result from there.
     """
 
@@ -387,7 +378,6 @@ class ModelTool(ModelProgram[ToolPlan]):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """The program; the model, unless it is there."""
         program, model = program_and_model(self.binary, self.model)
         return (program,) if self.in_place is not None else (program, model)
 

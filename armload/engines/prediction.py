@@ -26,7 +26,6 @@ class Expected(Value):
 
     @classmethod
     def nothing(cls) -> Expected:
-        """Expect zero."""
         return cls(value=0.0, low=0.0, high=0.0)
 
     def __add__(self, other: Expected) -> Expected:
@@ -36,7 +35,6 @@ class Expected(Value):
         )
 
     def __mul__(self, factor: Expected | float) -> Expected:
-        """Scale by a factor."""
         by = factor if isinstance(factor, Expected) else Expected.within(factor, 0.0)
         return Expected(
             value=self.value * by.value, low=self.low * by.low, high=self.high * by.high

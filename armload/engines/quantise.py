@@ -69,7 +69,6 @@ class Quantising(ModelTool[QuantisingPlan]):
     """A model, quantised by one program.
 
     Args:
-        binary: of ``PROGRAM``, built for the board's target.
         tensors: that the model has.
         importance: the importance matrix; none without one.
         in_place: on this machine; none copies the model to the board, and the result from there.
@@ -104,7 +103,6 @@ class Quantising(ModelTool[QuantisingPlan]):
 
     @property
     def result(self) -> str | None:
-        """The quantised model."""
         return None if self.in_place else RESULT
 
     @property

@@ -23,11 +23,7 @@ RESULTS = tuple(name for engine in ENGINES for name in engine.results)
 
 
 def engine_called(name: str) -> type[Engine]:
-    """Return the engine that a job names.
-
-    Raises:
-        DataError: this armload has none of that name.
-    """
+    """Return the engine that a job names."""
     for engine in ENGINES:
         if engine.name == name:
             return engine

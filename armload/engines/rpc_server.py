@@ -41,11 +41,7 @@ class RpcServerPlan(Value):
 
 
 class RpcServer(Engine):
-    """A server that keeps the tensors that it receives on the board's storage.
-
-    Args:
-        binary: of ``RPC_SERVER``, built for the board's target.
-    """
+    """A server that keeps the tensors that it receives on the board's storage."""
 
     name = RPC_SERVER
 

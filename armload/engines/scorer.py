@@ -13,7 +13,6 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
-    Answer,
     FailedAnswer,
     GeneratedAnswer,
     LikelihoodAnswer,
@@ -95,7 +94,6 @@ class Scoring(ModelEngine[ScoringPlan]):
         keeps_forecast: a run's times are like those of the one item that is predicted.
 
     Args:
-        binary: of ``SCORER``, built for the board's target.
         items: one JSON object on each line.
 
     Raises:
@@ -190,32 +188,28 @@ class Scoring(ModelEngine[ScoringPlan]):
         """Read the trace, and count the answers, which stay in the run's folder."""
         header, steps = read_trace(folder / TRACE_FILE)
         answers = read_answers(folder / ANSWERS)
+        wanted = (job.arguments or {}).get("items_count")
+        if not isinstance(wanted, int) or len(answers) >= wanted:
+            missing = ""
+        else:
+            missing = f"{wanted - len(answers)} of {counted(wanted, 'item')} have no answer."
+        generated = [each for each in answers if isinstance(each, GeneratedAnswer)]
+        scored = [each for each in answers if isinstance(each, LikelihoodAnswer)]
+        prompts = [each for each in answers if isinstance(each, LogitsAnswer)]
         return Output(
             header=header,
             steps=steps,
             memory=peak_memory(steps),
-            result=dict(_sums(answers)),
-            missing=_missing(job, answers),
+            result={
+                "answers": len(answers),
+                "errors": sum(isinstance(each, FailedAnswer) for each in answers),
+                "prompt_tokens": sum(each.prompt_tokens for each in generated)
+                + sum(each.context_tokens for each in scored)
+                + sum(len(each.tokens) for each in prompts),
+                "generated_tokens": sum(len(each.tokens) for each in generated),
+                "scored_tokens": sum(
+                    len(one.tokens) for each in scored for one in each.continuations
+                ),
+            },
+            missing=missing,
         )
-
-
-def _sums(answers: tuple[Answer, ...]) -> dict[str, int]:
-    generated = [each for each in answers if isinstance(each, GeneratedAnswer)]
-    scored = [each for each in answers if isinstance(each, LikelihoodAnswer)]
-    prompts = [each for each in answers if isinstance(each, LogitsAnswer)]
-    return {
-        "answers": len(answers),
-        "errors": sum(isinstance(each, FailedAnswer) for each in answers),
-        "prompt_tokens": sum(each.prompt_tokens for each in generated)
-        + sum(each.context_tokens for each in scored)
-        + sum(len(each.tokens) for each in prompts),
-        "generated_tokens": sum(len(each.tokens) for each in generated),
-        "scored_tokens": sum(len(one.tokens) for each in scored for one in each.continuations),
-    }
-
-
-def _missing(job: Job, answers: tuple[Answer, ...]) -> str:
-    wanted = (job.arguments or {}).get("items_count")
-    if not isinstance(wanted, int) or len(answers) >= wanted:
-        return ""
-    return f"{wanted - len(answers)} of {counted(wanted, 'item')} have no answer."

@@ -41,11 +41,7 @@ _MOST_CHECKPOINTS = 32
 
 
 def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
-    """Return a plan with the context that each slot will have: llama.cpp rounds it up.
-
-    Raises:
-        UsageError: it is longer than the model was trained for.
-    """
+    """Return a plan with the context that each slot will have: llama.cpp rounds it up."""
     plan = plan or ServingPlan()
     wanted = plan.context_tokens
     if "context_tokens" not in plan.model_fields_set:
@@ -127,7 +123,6 @@ class Serving(ModelEngine[ServingPlan]):
         plan, model: as given.
 
     Args:
-        binary: of ``SERVER``, built for the board's target.
         api_key: what a request has to show; it reaches the board in a file.
 
     Raises:
@@ -180,11 +175,7 @@ class Serving(ModelEngine[ServingPlan]):
         return ServiceOptions(secret=layout.api_key)
 
     def place_secret(self, host: Host, layout: Layout) -> None:
-        """Put the key where the board's other users cannot read it.
-
-        Raises:
-            BoardError: it cannot be written.
-        """
+        """Put the key where the board's other users cannot read it."""
         path = quote(layout.api_key)
         # A file that is there keeps its mode, and whoever has opened it keeps reading it.
         script = f"rm -f {path} && umask 077 && cat >{path}"
@@ -206,7 +197,9 @@ class Serving(ModelEngine[ServingPlan]):
             words += ["-t", str(context.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
-        words += self._embedding_words()
+        if plan.embeddings is not None:
+            pooling = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
+            words += ["--embeddings", *pooling]
         words += [*self._memory_words(context), *self._spread_words(context)]
         if self._are_streamed(context):
             words.append("--no-warmup")  # it would read all weights once more
@@ -230,12 +223,6 @@ class Serving(ModelEngine[ServingPlan]):
         # Idle slots are saved to the cache that there is not.
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
         return [*words, *(word for option in none for word in if_offered(program, option))]
-
-    def _embedding_words(self) -> list[str]:
-        pooling = self.plan.embeddings
-        if pooling is None:
-            return []
-        return ["--embeddings", *([] if pooling == "model" else ["--pooling", pooling])]
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar
 
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.core.ids import fingerprint_of
-from armload.deploy.layout import STDOUT_FILE, Layout
+from armload.deploy.layout import STDOUT_FILE
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext
@@ -37,11 +37,7 @@ _MTP_WORDS = ("--spec-type", "draft-mtp")
 
 
 def check_predicts(model: Model) -> None:
-    """Check that a model has layers that predict further tokens.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """Check that a model has layers that predict further tokens."""
     if not model.prediction_layers:
         raise UsageError(
             f"--speculate mtp: {model.name} has no layers that predict further tokens (MTP).",
@@ -143,7 +139,10 @@ class Speculation(Completion):
             return self._words(context, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
         return self._words(
             context,
-            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, context.layout))),
+            drafting=(
+                *_DRAFT_WORDS,
+                str(Payload.of_model(self.draft).items(context.layout)[0].remote),
+            ),
             drafting_bytes=2 * self.draft.size_bytes,
         )
 
@@ -161,7 +160,3 @@ class Speculation(Completion):
                 "missing": "" if found else "The program did not write the prompt.",
             }
         )
-
-
-def _on_board(model: Model, layout: Layout) -> PurePosixPath:
-    return Payload.of_model(model).items(layout)[0].remote

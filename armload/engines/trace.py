@@ -210,9 +210,6 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
 
     A line that was cut off, with the program or by full storage, is left out. A file that is
     missing or empty, as when the engine ended before it began, gives ``(None, ())``.
-
-    Raises:
-        DataError: a line that is whole is not what the trace library writes.
     """
     steps: list[Step] = []
     last: list[Accepted] = []
@@ -240,11 +237,7 @@ def read_trace(path: Path) -> tuple[Trace | None, tuple[Step, ...]]:
 
 
 def read_lines(path: Path, take: Callable[[dict[str, Any]], None]) -> Trace | None:
-    """Return a trace's header; none where there is none. ``take`` is given each line after it.
-
-    Raises:
-        DataError: a line that is whole is no JSON, or ``take`` refuses it as a wrong value.
-    """
+    """Return a trace's header; none where there is none. ``take`` is given each line after it."""
     try:
         lines = whole_lines(path.read_bytes()).split(b"\n")
     except FileNotFoundError:

@@ -83,9 +83,6 @@ def are_streamed(plan: WeightsSettings, program: Path, need: MemoryNeed, now: Co
     Args:
         program: on this machine.
         now: the board before the run.
-
-    Raises:
-        UsageError: that was asked for, and the program cannot.
     """
     mode = plan.weights
     if mode == "auto" and plan.resident_bytes is None:

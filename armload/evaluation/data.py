@@ -32,12 +32,6 @@ def load_questions(
         data: a file or ``hf:ORG/REPO/FILE``; empty takes the task's own.
         limit: take the first so many only.
         progress: of a download.
-
-    Raises:
-        UsageError: there are no data, or no such file.
-        DataError: a file is malformed, or lacks a field; says file and line.
-        MissingToolError: a Parquet file needs an extra that is not installed.
-        ConnectError, TransferError, DiskError: as for ``hub.fetch_data``.
     """
     chosen = data or task.data
     if not chosen:
@@ -49,21 +43,21 @@ def load_questions(
     if chosen == WORD_PROBLEMS:
         rows = _generated(limit or _GENERATED)
     else:
-        rows = read_rows(_file(chosen, progress or Silent()), task.format)
+        if chosen.startswith(PREFIX):
+            file = hub.fetch_data(chosen, (progress or Silent()))
+        else:
+            path = Path(chosen).expanduser()
+            require_file(
+                path, "data file", "Give a file of questions or hf:ORG/REPO/FILE with --data."
+            )
+            file = path
+        rows = read_rows(file, task.format)
     questions = tuple(
         _question(task, number, row) for number, row in enumerate(islice(rows, limit), start=1)
     )
     if not questions:
         raise DataError(f"{chosen} holds no questions.", "Give another file with --data FILE.")
     return questions
-
-
-def _file(data: str, progress: Progress) -> Path:
-    if data.startswith(PREFIX):
-        return hub.fetch_data(data, progress)
-    path = Path(data).expanduser()
-    require_file(path, "data file", "Give a file of questions or hf:ORG/REPO/FILE with --data.")
-    return path
 
 
 def _generated(count: int) -> Iterator[DataRow]:

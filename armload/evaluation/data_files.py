@@ -32,11 +32,6 @@ def read_rows(path: Path, otherwise: Format) -> Iterator[DataRow]:
 
     Args:
         otherwise: the format of a file whose name does not say it.
-
-    Raises:
-        DataError: it is malformed; says where.
-        MissingToolError: it is a Parquet file, and the extra ``parquet`` is not installed.
-        DiskError: it cannot be read.
     """
     form = _BY_ENDING.get(path.suffix.lower(), otherwise)
     try:

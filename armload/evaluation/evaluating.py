@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from armload.analysis.output_doubts import Failed, OutputMissing
@@ -116,11 +115,6 @@ def evaluate_on(
         share: of several boards, which one this is, and how many there are: each takes its own
             questions.
         note: is given each part's answers, those that are there already first.
-        reach: how the board is reached.
-
-    Raises:
-        ArmloadError: a run could not be started, or brought no answer.
-        KeyboardInterrupt: after what is there was kept.
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)
@@ -171,27 +165,23 @@ def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
     for folder, place in runs_of(evaluated.evaluation.id):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
-            source = _source_of(folder, place.cell)
+            doubts = energy = None
+            with contextlib.suppress(ArmloadError):  # it has not ended
+                run = store.load(folder)
+                findings = run.verdict.findings
+                doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
+                energy = run.energy and run.energy.model_copy(update={"curve": ()})
+            source = AnswerSource(
+                run=folder.name,
+                part=place.cell,
+                board=read_job(folder).board.name,
+                doubts=doubts,
+                energy=energy,
+            )
         try:
             evaluated.add(place.cell, read_answers(folder / ANSWERS), source)
         except ArmloadError as error:
             progress.say(f"skipped: {error.message}")
-
-
-def _source_of(folder: Path, part: int) -> AnswerSource:
-    doubts = energy = None
-    with contextlib.suppress(ArmloadError):  # it has not ended
-        run = store.load(folder)
-        findings = run.verdict.findings
-        doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
-        energy = run.energy and run.energy.model_copy(update={"curve": ()})
-    return AnswerSource(
-        run=folder.name,
-        part=part,
-        board=read_job(folder).board.name,
-        doubts=doubts,
-        energy=energy,
-    )
 
 
 def _shared(evaluated: EvaluationFolder, part: int, share: tuple[int, int]) -> list[Question]:

@@ -32,7 +32,6 @@ def render(
     """Return the messages that put a question: the system's, if there is one, and the user's.
 
     Args:
-        prompt: as ``Task.prompt`` returns it.
         budget: tokens that an answer may have.
         tell: append the sentence that states the budget, which the prompt has, to the user's
             message, on its own line.
@@ -57,11 +56,7 @@ def render(
 
 
 def context(prompt: Prompt, question: Question) -> str:
-    """Return the text that the choices of a question continue.
-
-    Raises:
-        DataError: a template fails for this question.
-    """
+    """Return the text that the choices of a question continue."""
     return "\n".join(message.content for message in render(prompt, question, 0))
 
 
@@ -80,11 +75,7 @@ CONTEXT_ROUNDING_TOKENS = 64
 
 
 def items_of(task: Task, part: Part, questions: Sequence[Question]) -> list[dict[str, object]]:
-    """Return what the scorer is given for questions.
-
-    Raises:
-        DataError: a template fails for a question.
-    """
+    """Return what the scorer is given for questions."""
     make = _choices if task.kind == "multiple-choice" else _generate
     prompt = task.prompt(part.prompt)
     return [make(task, part, prompt, question) for question in questions]

@@ -151,9 +151,6 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
 
     Args:
         new: start over instead.
-
-    Raises:
-        ArmloadError: any of them cannot be had, or does not suit the others.
     """
     task = load_task(asked.task)
     grader = asked.grader or task.grader
@@ -276,9 +273,6 @@ def fitted_part(task: Task, part: Part, template: str, question: Question) -> tu
 
     Where it rejects a system message, that text goes before the user's, as llama.cpp's own server
     has it.
-
-    Raises:
-        UsageError: it rejects that too.
     """
     prompt = task.prompt(part.prompt)
     merged = part.model_copy(update={"system_in_user": True})

@@ -126,7 +126,6 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
 
     @classmethod
     def begin_with(cls, evaluation: Evaluation, questions: Sequence[Question]) -> Self:
-        """Make the folder of an evaluation."""
         write_lines(evaluations_folder() / evaluation.id / QUESTIONS_FILE, questions)
         return cls.begin(evaluation)
 
@@ -146,11 +145,7 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The questions, in their order.
-
-        Raises:
-            DataError: their file was modified.
-        """
+        """The questions, in their order."""
         path = self.folder / QUESTIONS_FILE
         questions = tuple(self.kind.read_lines(path, Question))
         if len(questions) != self.header.questions:

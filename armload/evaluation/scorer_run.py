@@ -55,7 +55,6 @@ class TimedScoring(Scoring):
 
     Args:
         note: is given this run's answers; after a lost connection, some of them again.
-        keeps_forecast: as for ``Scoring``.
     """
 
     def __init__(
@@ -118,9 +117,6 @@ def ask_all(
         noun: what is asked, such as ``item``.
         missing: returns what is not answered yet.
         ask: runs the scorer, keeps the answers, and returns the run, and whether its time is up.
-
-    Raises:
-        RunError: a run brought no answer.
     """
     asked = missing()
     while asked:
@@ -193,10 +189,6 @@ def answer_items(
 
     What runs on this machine have answered already, on the same board with the same program,
     model and settings, is not asked again.
-
-    Raises:
-        ArmloadError: a run could not be started, or brought no answer.
-        KeyboardInterrupt: after what is there was kept.
     """
     with reach.open(request, (SCORER,), progress, takes_groups=True) as board:
         return answer_items_there(board, model, items, settings, progress, new=request.new)
@@ -287,11 +279,7 @@ def note_earlier(found: ItemAnswers) -> Path:
 
 
 def folders_of(folder: Path) -> tuple[Path, ...]:
-    """Return a run's folder and those of the runs that it continues, the latest first.
-
-    Raises:
-        DataError: the list of them was modified.
-    """
+    """Return a run's folder and those of the runs that it continues, the latest first."""
     path = folder / EARLIER
     if not path.is_file():
         return (folder,)
@@ -305,11 +293,7 @@ def folders_of(folder: Path) -> tuple[Path, ...]:
 
 
 def answers_in(folder: Path) -> dict[str, Answer]:
-    """Return the answers of a run, and of those that it continues, by their ids.
-
-    Raises:
-        DataError: a file was modified.
-    """
+    """Return the answers of a run, and of those that it continues, by their ids."""
     answers: dict[str, Answer] = {}
     for each in folders_of(folder):
         answers = _by_id(each) | answers

@@ -35,10 +35,6 @@ def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
     Args:
         a, b: an evaluation as for ``EvaluationFolder.find``, or ``EVALUATION:MODEL`` with part of
             the name of one of its models. An empty ``b`` stands for the second model of ``a``.
-
-    Raises:
-        UsageError: an evaluation has several models and none is named, or has no second one;
-            or the two are of different tasks or graders, or were asked different questions.
     """
     if b:
         sides = _side(a), _side(b)

@@ -49,9 +49,6 @@ def filled(text: str, values: Mapping[str, object], where: str) -> str:
 
     Args:
         where: it stands and what it was filled with, for the message.
-
-    Raises:
-        DataError: it fails for these values.
     """
     try:
         return _compiled(text).render(values)
@@ -224,11 +221,7 @@ class Task(Value):
         return name
 
     def prompt(self, name: str) -> Prompt:
-        """Return a prompt with the sentence that counts for it.
-
-        Raises:
-            UsageError: the task has none of that name.
-        """
+        """Return a prompt with the sentence that counts for it."""
         if name not in self.prompts:
             known = ", ".join(self.prompts)
             raise UsageError(f"Task {self.name} has no prompt {name!r}.", f"Prompts: {known}.")
@@ -241,11 +234,6 @@ def load_task(name_or_path: str) -> Task:
     """Read ``tasks/NAME.yaml``, the person's own first, or a file with another path.
 
     A relative ``data`` becomes the path that it is relative to the task's file.
-
-    Raises:
-        UsageError: there is none; the nearest names are offered.
-        DataError: it is malformed; says file, line, key and what is allowed.
-        DiskError: it cannot be read.
     """
     from armload.core.yamlfile import load_file, load_named
 

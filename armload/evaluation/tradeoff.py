@@ -144,11 +144,7 @@ class Tradeoff(Value):
 def check_times(
     sides: tuple[TradeoffSide, TradeoffSide], runs: tuple[Run, Run]
 ) -> tuple[Latency, Latency]:
-    """Return the times that a run of each model gives.
-
-    Raises:
-        UsageError: a run is of another model, or too short; or they are from two boards.
-    """
+    """Return the times that a run of each model gives."""
     for side, run in zip(sides, runs, strict=True):
         if run.model.sha256 != side.model_sha256:
             raise UsageError(
@@ -177,10 +173,6 @@ def trade(
         runs: of another board, one of each model, to take times from; none for those of the
             answers themselves.
         deadlines_s: at which both are compared.
-
-    Raises:
-        UsageError: they were never asked in the same way, no question was answered by both, or
-            as for ``check_times``.
     """
     times: _Times = check_times((a, b), runs) if runs else (None, None)
     measured: _Runs = runs or (None, None)

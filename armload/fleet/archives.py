@@ -53,7 +53,6 @@ def folders_in(archive: RunArchive) -> dict[str, Path]:
 
 
 def archive_chunk(name: str, offset: int) -> bytes:
-    """Return a chunk of an archive of this machine."""
     with _outgoing(name).open("rb") as file:
         file.seek(offset)
         return file.read(CHUNK_BYTES)
@@ -91,11 +90,7 @@ class Incoming:
                 file.write(chunk)
 
     def unpack(self) -> None:
-        """Keep the runs in it beside the others.
-
-        Raises:
-            TransferError: it is not what was packed, or names something else than its runs.
-        """
+        """Keep the runs in it beside the others."""
         whole = self.size_bytes == self._archive.size_bytes
         if not whole or sha256_of(self._path) != self._archive.sha256:
             self._path.unlink()
@@ -126,17 +121,12 @@ class Incoming:
             for place, kept in self._folders.items():
                 if not (folder / place).is_dir():
                     raise TransferError(f"The archive of {kept.name} does not contain it.")
-                if not _is_kept(kept):
+                if not (is_here(kept.name) if kept.parent == runs_folder() else kept.is_dir()):
                     shutil.rmtree(kept, ignore_errors=True)
                     kept.parent.mkdir(exist_ok=True)
                     (folder / place).rename(kept)
                     sync_folder(kept.parent)
         self._path.unlink()
-
-
-def _is_kept(folder: Path) -> bool:
-    # A gateway must not replace what it did not send.
-    return is_here(folder.name) if folder.parent == runs_folder() else folder.is_dir()
 
 
 def _opened(packed: gzip.GzipFile) -> tarfile.TarFile:

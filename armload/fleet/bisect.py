@@ -137,13 +137,6 @@ def bisect(
         request: where, from which repository, and how it is built.
         begun: is shown the search before its first run.
         said: is told what was found out about each commit.
-
-    Raises:
-        WrongEndpointsError: good and bad are not what they are called.
-        InconclusiveError: the runs differ too much to tell the two apart.
-        UsageError: there is no such ref, the repository is shallow, or a plan does not suit.
-        ArmloadError: as for ``session`` and ``execute``; repeating the command resumes from there.
-        KeyboardInterrupt: likewise.
     """
     load_board(request.board)  # a wrong name is reported before anything is downloaded
     good, bad = (_commit(request, ref, progress) for ref in (bisection.good, bisection.bad))

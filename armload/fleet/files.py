@@ -42,11 +42,7 @@ class SentFile(Value):
         return cache_folder() / _FOLDER / self.folder / self.name
 
     def received(self) -> Path:
-        """Return where it lies on this gateway.
-
-        Raises:
-            TransferError: it is not what was sent.
-        """
+        """Return where it lies on this gateway."""
         if not self.path.is_file() or cached_sha256(self.path, Silent()) != self.sha256:
             self.path.unlink(missing_ok=True)
             raise TransferError(
@@ -120,9 +116,6 @@ def receive(file: SentFile, offset: int, chunk: bytes, chunk_sha256: str) -> int
     Returns:
         How many bytes have come: where the next chunk begins. A chunk that does not begin where
         the last one ended, since another command sends the same file, changes nothing.
-
-    Raises:
-        TransferError: the chunk or the whole is not what was sent.
     """
     if hashlib.sha256(chunk).hexdigest() != chunk_sha256:
         raise TransferError(f"{file.name}: a chunk did not arrive as it was sent.")

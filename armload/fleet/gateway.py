@@ -71,7 +71,6 @@ class Gateway:
         return self._post(board).stop(key)
 
     def begun(self, board: str, sweep: str) -> str:
-        """Return the ``Begun`` points of a sweep."""
         return Begun(points=tuple(self._post(board).begun(sweep))).model_dump_json()
 
     def forget(self, board: str, key: str, archive: str) -> None:
@@ -87,7 +86,6 @@ class Gateway:
         return receive(SentFile.model_validate_json(file), offset, chunk, sha256)
 
     def archive_chunk(self, name: str, offset: int) -> bytes:
-        """Return a chunk of an archive of runs."""
         return archive_chunk(name, offset)
 
     def _post(self, board: str) -> _BoardPost:

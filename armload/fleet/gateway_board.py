@@ -15,9 +15,8 @@ from armload.core.workspace import runs_folder
 from armload.engines.engine import Settings
 from armload.fleet.events import Relay
 from armload.fleet.files import SentBinary
-from armload.fleet.reach import ConnectedFleetBoard
 from armload.runs.assemble import read_job
-from armload.runs.reach import CONNECTED
+from armload.runs.reach import CONNECTED, ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Session
 from armload.runs.swept import SweptRuns
@@ -64,14 +63,8 @@ class GatewayBoard:
 
     def ready(
         self, requirements: BoardRequirements, binaries: Mapping[str, SentBinary]
-    ) -> ConnectedFleetBoard:
-        """Return the board for one operation, opened unless it meets the requirements already.
-
-        Raises:
-            TransferError: a program is not what was sent.
-            UsageError: the gateway's board files describe something else.
-            ArmloadError: as for ``session``.
-        """
+    ) -> ConnectedBoard:
+        """Return the board for one operation, opened unless it meets the requirements already."""
         received = {name: binary.received() for name, binary in binaries.items()}
         if self._opened is None or self._opened[0] != requirements:
             self.close()
@@ -87,7 +80,7 @@ class GatewayBoard:
         where = self._opened[1]
         others = tuple(replace(each, binaries=received) for each in where.other_members)
         where = replace(where, binaries=received, other_members=others)
-        return ConnectedFleetBoard(where, self.relay)
+        return ConnectedBoard(where, self.relay)
 
     def has_run(self, run: str) -> bool:
         """Say whether it ran for a command; somebody on the gateway may use the board, too."""

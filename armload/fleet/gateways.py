@@ -69,12 +69,7 @@ class Gateways:
             self._client = None
 
     def workers(self) -> list[GatewayWorker]:
-        """Return those that offer boards now.
-
-        Raises:
-            ConnectError: the scheduler stays away, or is refused.
-            TransferError: it says something else.
-        """
+        """Return those that offer boards now."""
         deadline = time.monotonic() + RETRY_FOR_S
         while True:
             client = self._connected()
@@ -143,11 +138,7 @@ class Gateways:
 
     @contextmanager
     def holding(self, boards: Sequence[str], progress: Progress) -> Iterator[None]:
-        """Hold boards against other commands, in their turn.
-
-        Raises:
-            GoneError: the scheduler went away before they were held.
-        """
+        """Hold boards against other commands, in their turn."""
         client = self._connected()
         with contextlib.ExitStack() as until_end:
             with contextlib.ExitStack() as until_held:
@@ -281,7 +272,6 @@ class Call:
     heard: queue.Queue[ProgressEvent | None]
 
     def cancel(self) -> None:
-        """Withdraw it."""
         with contextlib.suppress(Exception):
             self.future.cancel()
 
@@ -329,13 +319,7 @@ class Call:
 
 @contextmanager
 def gateways_of(scheduler: str, boards: Sequence[str], progress: Progress) -> Iterator[Gateways]:
-    """Connect to a scheduler whose gateways offer boards.
-
-    Raises:
-        MissingToolError: Dask is not installed.
-        UsageError: the address would not be encrypted, or a gateway has another version.
-        ConnectError: no scheduler answers, or a board is not offered.
-    """
+    """Connect to a scheduler whose gateways offer boards."""
     address = scheduler_address(scheduler)
     need_dask()
     gateways = Gateways(address, progress)

@@ -1,15 +1,14 @@
 """What a command can have done on a board behind a gateway: each operation is declared here once.
 
-An operation is a value: its fields are what the command sends, its base names the type of what the
-gateway returns, and ``do`` is how the gateway does it, with the same functions as a command that
-reaches the board itself.
+An operation is a value: its fields are what the command sends, and ``do`` is how the gateway does
+it, and what it returns, with the same functions as a command that reaches the board itself.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, Self
+from typing import Annotated, Generic, Literal, Self, get_type_hints
 
 from pydantic import Field
 
@@ -24,14 +23,15 @@ from armload.engines.server import SERVER, Serving
 from armload.fleet.files import SentBinary, SentFile, SentModel
 from armload.fleet.gateway_board import BoardRequirements, GatewayBoard
 from armload.fleet.messages import FolderName, GatewayError, Result, TaskOutcome
-from armload.fleet.reach import ConnectedFleetBoard
 from armload.fleet.sent_engines import SentEngine
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.fetch import pull
-from armload.runs.placing import Deployed
+from armload.runs.placing import Deployed, put_in_place
 from armload.runs.predicting import predict_there
-from armload.tuning.serving_load import TrialLoad, load_there
+from armload.runs.reach import ConnectedBoard
+from armload.tuning.reach import load_there
+from armload.tuning.request import TrialLoad
 
 
 class BoardOperation(Value, Generic[Result]):
@@ -54,10 +54,9 @@ class BoardOperation(Value, Generic[Result]):
 
     @classmethod
     def outcome(cls) -> type[TaskOutcome[Result]]:
-        """Return what is accepted of a gateway that has done it."""
-        declared: Any = cls.__bases__[0]  # such as ``BoardOperation[Probe]``
-        (result,) = declared.__pydantic_generic_metadata__["args"]
-        return TaskOutcome[result]  # type: ignore[valid-type]
+        """Return what is accepted of a gateway that has done it: what ``do`` returns."""
+        declared: type[TaskOutcome[Result]] = get_type_hints(cls.do)["return"]
+        return declared
 
 
 class OnOpenBoard(BoardOperation[Result], Generic[Result]):
@@ -70,7 +69,7 @@ class OnOpenBoard(BoardOperation[Result], Generic[Result]):
     requirements: BoardRequirements
     binaries: Mapping[str, SentBinary] = {}
 
-    def ready(self, board: GatewayBoard) -> ConnectedFleetBoard:
+    def ready(self, board: GatewayBoard) -> ConnectedBoard:
         return board.ready(self.requirements, self.binaries)
 
 
@@ -189,7 +188,8 @@ class Deploy(OnOpenBoard[Deployed]):
     verify: bool
 
     def do(self, board: GatewayBoard) -> TaskOutcome[Deployed]:
-        deployed = self.ready(board).deploy(self.model.received(), verify=self.verify)
+        where = self.ready(board).where
+        deployed = put_in_place(where, self.model.received(), board.relay, verify=self.verify)
         return TaskOutcome(result=deployed)
 
 

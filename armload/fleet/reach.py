@@ -31,7 +31,7 @@ class FleetReach(BoardReach[FleetBoard], Protocol):
     """How boards are reached, for all that several boards may do."""
 
     def pull(self, board: str, progress: Progress) -> Pulled:
-        """Fetch the finished runs on a board; errors as for ``runs.fetch.pull``."""
+        """Fetch the finished runs on a board."""
 
 
 @contextmanager
@@ -42,9 +42,6 @@ def boards_reached(
 
     Args:
         scheduler: the address of the gateways' scheduler; empty for connections from here.
-
-    Raises:
-        ArmloadError: as for ``gateways_of``.
     """
     if not scheduler:
         yield Direct()

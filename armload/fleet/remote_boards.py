@@ -57,7 +57,7 @@ from armload.runs.selection import RunSelection
 from armload.runs.session import ReachedBoard, built, with_servers
 from armload.runs.swept import SweptRuns
 from armload.serving.loads import LoadFolder
-from armload.tuning.serving_load import TrialLoad
+from armload.tuning.request import TrialLoad
 
 
 class ThroughGateways:

@@ -51,11 +51,7 @@ class SchedulerAddress(Value):
 
 
 def scheduler_address(text: str) -> SchedulerAddress:
-    """Read an address as a person gives it; without a scheme it is encrypted, but on loopback.
-
-    Raises:
-        UsageError: it is none, or connections there would not be encrypted.
-    """
+    """Read an address as a person gives it; without a scheme it is encrypted, but on loopback."""
     scheme, separator, rest = text.strip().rpartition("://")
     host, colon, port = rest.rpartition(":")
     if not colon or "]" in port:
@@ -64,9 +60,15 @@ def scheduler_address(text: str) -> SchedulerAddress:
     if scheme not in ("", "tcp", "tls") or not host or not port.isdecimal():
         raise UsageError(
             f"--scheduler {text}: this is not the address of a Dask scheduler.",
-            "Write tls://HOST:PORT as the scheduler shows it; on this machine, tcp://127.0.0.1:PORT.",
+            (
+                "Write tls://HOST:PORT as the scheduler shows it; on this machine, "
+                "tcp://127.0.0.1:PORT."
+            ),
         )
-    is_loopback = _is_loopback(host)
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
     if scheme == "tcp" and not is_loopback:
         raise UsageError(
             f"--scheduler {text}: connections to another machine must be encrypted.",
@@ -78,19 +80,8 @@ def scheduler_address(text: str) -> SchedulerAddress:
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def need_dask() -> None:
-    """Check that Dask is installed, and keep its log from a person's terminal.
-
-    Raises:
-        MissingToolError: it is not.
-    """
+    """Check that Dask is installed, and keep its log from a person's terminal."""
     try:
         import dask
 
@@ -113,9 +104,6 @@ def security_of(address: SchedulerAddress, role: str) -> Security:
 
     Args:
         role: ``client`` or ``worker``.
-
-    Raises:
-        UsageError: the configuration names none, or a file that is missing.
     """
     from distributed import Security
 
@@ -138,11 +126,7 @@ def security_of(address: SchedulerAddress, role: str) -> Security:
 
 
 def check_answers(address: SchedulerAddress) -> None:
-    """Check that something listens at an address.
-
-    Raises:
-        ConnectError: nothing does.
-    """
+    """Check that something listens at an address."""
     try:
         socket.create_connection((address.host, address.port), timeout=ANSWER_S).close()
     except OSError as error:

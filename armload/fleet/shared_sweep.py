@@ -46,11 +46,6 @@ def share_sweep(
 
     Returns:
         The sweep, and each board's error. Runs are missing from it only if no board was left.
-
-    Raises:
-        UsageError: a cell does not suit its model.
-        ArmloadError: the engine cannot be built.
-        KeyboardInterrupt: repeating the command resumes from there.
     """
     binaries = built(request.model_copy(update={"board": boards[0]}), programs_of(cells), progress)
     engines = [cell.engine(binaries) for cell in cells]
@@ -85,11 +80,7 @@ def share_sweep(
 
 
 def check_equal(boards: Sequence[str]) -> None:
-    """Refuse to divide a sweep between boards that are not identical.
-
-    Raises:
-        UsageError: their files name different hardware or targets.
-    """
+    """Refuse to divide a sweep between boards that are not identical."""
     files = [load_board(name) for name in boards]
     for field in ("hardware", "target"):
         values = {getattr(each, field): each.name for each in files}

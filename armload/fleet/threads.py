@@ -117,7 +117,7 @@ def serve(
 def on_each(
     boards: Sequence[str], work: Callable[[str, Progress], Result], progress: Progress
 ) -> Sequence[TaskResult[str, Result]]:
-    """Do the same work on every board, all at once; errors as for ``serve``.
+    """Do the same work on every board, all at once.
 
     Returns:
         How it ended on each, whose name is the item.
@@ -156,7 +156,9 @@ class _TaskPool(Generic[Item]):
                 if self._is_stopped:
                     return None
                 for task in self._waiting:
-                    if self._may(board, task) and self._is_free(board, task):
+                    if self._may(board, task) and (
+                        task.home in ("", board) or not self._may(task.home, task)
+                    ):
                         self._waiting.remove(task)
                         self._held.append(task)
                         return task
@@ -195,9 +197,6 @@ class _TaskPool(Generic[Item]):
 
     def _may(self, board: str, task: BoardTask[Item]) -> bool:
         return board in task.boards and board not in self._tried[task] | self._gone
-
-    def _is_free(self, board: str, task: BoardTask[Item]) -> bool:
-        return task.home in ("", board) or not self._may(task.home, task)
 
 
 class _Crew(Generic[Item, Result]):

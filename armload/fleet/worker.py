@@ -35,14 +35,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def serve_boards(scheduler: str, boards: Sequence[str], progress: Progress) -> None:
-    """Offer boards to the commands of a scheduler, and come back to it whenever it was away.
-
-    Raises:
-        MissingToolError: Dask is not installed.
-        UsageError: the connection would not be encrypted.
-        ConnectError: no scheduler answers at first.
-        KeyboardInterrupt: runs go on on their boards.
-    """
+    """Offer boards to the commands of a scheduler, and come back to it whenever it was away."""
     address = scheduler_address(scheduler)
     need_dask()
     security_of(address, "worker")

@@ -21,12 +21,7 @@ def new_key() -> str:
 
 
 def key_on_board(host: Host, workdir: PurePosixPath) -> str:
-    """Read the key of the service that runs on a board.
-
-    Raises:
-        BoardError: it is not there, or not for us to read.
-        ConnectError: the board does not answer.
-    """
+    """Read the key of the service that runs on a board."""
     path = Layout(workdir=workdir).api_key
     return with_retries(lambda: b"".join(host.read(path))).decode("ascii", "replace").strip()
 
@@ -37,11 +32,7 @@ def key_file(run_id: str) -> Path:
 
 
 def keep_key(run_id: str, key: str) -> Path:
-    """Write a service's key for programs of this user, and return where.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
+    """Write a service's key for programs of this user, and return where."""
     path = key_file(run_id)
     with written_in(path.parent):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

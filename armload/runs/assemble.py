@@ -38,7 +38,7 @@ from armload.deploy.exit_record import read_cut, read_peaks
 from armload.deploy.layout import JOB_FILE
 from armload.engines.engine import Engine, RunContext
 from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
-from armload.engines.output import Memory, Output
+from armload.engines.output import Memory
 from armload.engines.prediction import Prediction
 from armload.engines.registry import engine_called
 from armload.runs.baseline import read_without
@@ -61,16 +61,14 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         device=probe.device,
         cpu_features=probe.cpu_features,
         cores=probe.cores,
-        workstation=None if isinstance(board.reach, RealReach) else _workstation(),
+        workstation=None
+        if isinstance(board.reach, RealReach)
+        else Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0]),
         storage_read_bytes_per_s=storage and storage.bytes_per_s,
         storage_read_rate=storage and storage.kind,
         memory_bytes_per_s=memory and memory.bytes_per_s,
         memory_rate=memory and memory.kind,
     )
-
-
-def _workstation() -> Workstation:
-    return Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0])
 
 
 def new_job(
@@ -88,9 +86,6 @@ def new_job(
         context: the same board, ready for it.
         prediction: what is expected of it.
         subtracts_idle: its energy is to be without what the idle board draws.
-
-    Raises:
-        UsageError: the engine's arguments do not suit the board.
     """
     subject = engine.subject
     return Job(
@@ -135,9 +130,6 @@ def assemble(job: Job, folder: Path) -> Run:
     Args:
         job: what was started, as ``read_job`` gives it.
         folder: where the raw files lie; any may be missing.
-
-    Raises:
-        DataError: the trace is malformed.
     """
     output = engine_called(job.engine_name).read(job, folder)
     header, steps = output.header, output.steps
@@ -158,6 +150,19 @@ def assemble(job: Job, folder: Path) -> Run:
     departure = read_departure(job, output.text or "", folder)
     speculates = job.plan is not None and job.plan.speculate is not None
     summary = summarise(header, steps, output.reported, speculates=speculates)
+    # The board looks once a second; a trace looks at every step, and may begin late.
+    peaks = read_peaks(folder)
+    seen = [output.memory] if output.memory else []
+    if peaks is not None:
+        seen.append(Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes))
+    if not seen:
+        peak = None
+    else:
+        resident_bytes = max(each.max_rss_bytes for each in seen)
+        virtual_bytes = max(each.max_vms_bytes for each in seen)
+        peak = Memory(
+            max_rss_bytes=resident_bytes, max_vms_bytes=max(resident_bytes, virtual_bytes)
+        )
     return Run(
         **dict(job),
         after=around.after,
@@ -178,7 +183,7 @@ def assemble(job: Job, folder: Path) -> Run:
         steps=steps,
         summary=summary,
         engine=output.times,
-        memory=_peak(folder, output),
+        memory=peak,
         text=output.text or "",
         exit=ended,
         limit=Limit.of(
@@ -221,16 +226,3 @@ def _ended(job: Job, folder: Path) -> Exit:
         filesystem=job.before.workdir_filesystem,
         less_memory=engine_called(job.engine_name).less_memory,
     )
-
-
-def _peak(folder: Path, output: Output) -> Memory | None:
-    # The board looks once a second; a trace looks at every step, and may begin late.
-    peaks = read_peaks(folder)
-    seen = [output.memory] if output.memory else []
-    if peaks is not None:
-        seen.append(Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes))
-    if not seen:
-        return None
-    resident_bytes = max(each.max_rss_bytes for each in seen)
-    virtual_bytes = max(each.max_vms_bytes for each in seen)
-    return Memory(max_rss_bytes=resident_bytes, max_vms_bytes=max(resident_bytes, virtual_bytes))

@@ -7,7 +7,7 @@ from functools import partial
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.core.progress import Progress
-from armload.deploy.board_runs import StoredRun, list_runs
+from armload.deploy.board_runs import list_runs
 from armload.deploy.retry import Retry, with_retries
 from armload.runs.api_keys import forget_key, kept_keys
 
@@ -18,13 +18,6 @@ def report_ended_services(
     """Say which services of this machine a board no longer runs, and delete their keys here.
 
     The board is asked only while there are keys.
-
-    Args:
-        retry: with its first answer; none where it has answered before.
-
-    Raises:
-        ConnectError: the board does not answer.
-        TransferError: its answer makes no sense.
     """
     if not (keys := kept_keys()):
         return
@@ -33,15 +26,13 @@ def report_ended_services(
         was_left = run.mark is not None and run.mark.was_left_here()
         if run.id in keys and run.state != "running" and was_left:
             if not (run.stopped or run.collected):
+                if run.cut == "restart":
+                    why = "the board restarted"
+                else:
+                    why = "it was killed" if run.cut == "lost" else "it ended by itself"
                 progress.say(
-                    f"{board.name}: the service {run.id} is no longer running: {_why(run)}. "
+                    f"{board.name}: the service {run.id} is no longer running: {why}. "
                     f"To see its last messages: armload pull --board {board.name}, then armload "
                     f"show {run.id}"
                 )
             forget_key(run.id)
-
-
-def _why(run: StoredRun) -> str:
-    if run.cut == "restart":
-        return "the board restarted"
-    return "it was killed" if run.cut == "lost" else "it ended by itself"

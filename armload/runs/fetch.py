@@ -55,7 +55,6 @@ def fetch(
     Args:
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
-        reference: a run with the expected output.
         baseline: runs of the same without speculation.
 
     Raises:
@@ -73,11 +72,7 @@ def fetch(
 
 
 def judge_fetched(run_id: str, *, reference: Run | None, baseline: Sequence[Run]) -> Run:
-    """Return a run that another machine has fetched, compared as for ``fetch``.
-
-    Raises:
-        ArmloadError: its files make no sense, or cannot be read or written.
-    """
+    """Return a run that another machine has fetched, compared as for ``fetch``."""
     local = runs_folder() / run_id
     if reference is None and not baseline:
         return store.load(local)
@@ -111,11 +106,7 @@ def fetch_once(
 
 @contextlib.contextmanager
 def _alone(board: Board, on_board: PurePosixPath, progress: Progress) -> Iterator[Path]:
-    """Keep other commands from a run's folder on this machine within the block, and yield it.
-
-    Raises:
-        DiskError: for what the operating system refuses there.
-    """
+    """Keep other commands from a run's folder on this machine within the block, and yield it."""
     local = runs_folder() / on_board.name
     try:
         with locked(local / LOCK_FILE, progress, waiting=f"{on_board.name} is being fetched."):
@@ -149,21 +140,7 @@ def _fetched(
     if reference is not None:
         keep_reference(reference, local)
     keep_baseline(baseline, local)
-    _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
-    run = _kept(local)
-    forget_key(run.id)
-    return run
-
-
-def _collect(
-    host: Host,
-    on_board: PurePosixPath,
-    local: Path,
-    progress: Progress,
-    *,
-    cut: Cut | None,
-    replaceable: bool,
-) -> None:
+    replaceable = job is not None
     if cut == "lost":
         end_orphan(host, on_board)
     try:
@@ -176,15 +153,18 @@ def _collect(
             raise
     if cut is not None:
         write_whole(local / CUT_FILE, cut.encode())
-    _recover_seen(local)
+    # What was seen of the trace and the text, where the board has lost the end of it.
+    for name, seen in _SEEN.items():
+        followed, kept = (_sound(local / each) for each in (seen, name))
+        if len(followed) > len(kept) and followed.startswith(kept):
+            write_whole(local / name, followed)
+    run = _kept(local)
+    forget_key(run.id)
+    return run
 
 
 def _kept(local: Path) -> Run:
-    """Compute a run from its files and keep it; what makes no sense ends no other run's fetching.
-
-    Raises:
-        DataError: its files make no sense.
-    """
+    """Compute a run from its files and keep it; a malformed one ends no other run's fetching."""
     try:
         run = assemble(read_job(local), local)
         store.save(run, local)
@@ -202,14 +182,6 @@ def mark_fetched(host: Host, on_board: PurePosixPath) -> None:
     """Mark a run on the board as fetched; a failure to do so changes nothing."""
     with contextlib.suppress(ArmloadError):
         mark_collected(host, on_board)
-
-
-def _recover_seen(folder: Path) -> None:
-    """Take what was seen of the trace and the text where the board has lost the end of it."""
-    for name, seen in _SEEN.items():
-        followed, kept = (_sound(folder / each) for each in (seen, name))
-        if len(followed) > len(kept) and followed.startswith(kept):
-            write_whole(folder / name, followed)
 
 
 def _sound(path: Path) -> bytes:
@@ -240,9 +212,6 @@ def pull(board: Board, progress: Progress, *, known: Collection[str] = ()) -> Pu
 
     Args:
         known: runs that are left alone, too: whoever asks for this has them.
-
-    Raises:
-        ConnectError: the board does not answer any more.
     """
     if is_blank(board, progress):
         return Pulled(runs=(), lost={})

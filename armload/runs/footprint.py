@@ -38,10 +38,6 @@ def checked_memory(
 
     Args:
         decides: the board's memory does; else only the model is checked.
-
-    Raises:
-        DataError, UsageError: llama.cpp refuses the model, or the options for it.
-        ConnectError, BusyError: as for ``with_known_memory``.
     """
     need = engine.memory
     if need is None:
@@ -56,16 +52,15 @@ def checked_memory(
 
 
 def accepted(where: Session, engine: Engine, found: Probe, progress: Progress) -> bool:
-    """Say whether llama.cpp loads a model's header, if its program can run on this machine.
-
-    Raises:
-        DataError, UsageError: it refuses the model, or the options for it.
-    """
+    """Say whether llama.cpp loads a model's header, if its program can run on this machine."""
     context = _context(where, engine, found)
     asked = engine.simulation(context)
     if asked is None or not isinstance(engine, ModelEngine):
         return False
-    header = _header(asked)
+    try:
+        header = whole_header(asked.model)
+    except OSError:
+        header = None
     if header is None:
         return False
     words = words_of(asked, context.launcher)
@@ -100,10 +95,6 @@ def with_known_memory(
 
     Args:
         header: of the model; none for its file's.
-
-    Raises:
-        DataError, UsageError: llama.cpp refuses the model, or the options for it.
-        ConnectError, BusyError: the board does not answer any more, or was taken over.
     """
     host, board = where.connection.host, where.connection.board
     try:
@@ -144,13 +135,6 @@ def _context(where: Session, engine: Engine, found: Probe) -> RunContext:
         cores=engine.settings.cores_on(found),
         launcher=host.launcher,
     )
-
-
-def _header(asked: Simulation) -> WholeHeader | None:
-    try:
-        return whole_header(asked.model)
-    except OSError:
-        return None
 
 
 def _refuse(asked: Simulation, refusal: EngineRefusal | None) -> None:

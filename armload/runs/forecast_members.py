@@ -49,9 +49,6 @@ class ForecastMember(Protocol):
 
         Args:
             is_server: it computes with the weights as they are in the file.
-
-        Raises:
-            ConnectError, BusyError: it does not answer any more, or is in use.
         """
 
 
@@ -112,7 +109,6 @@ def reached_members(
 
     Args:
         resources: of each.
-        header: as for ``ReachedMember``.
     """
     both = zip(where.members, resources, strict=True)
     return [

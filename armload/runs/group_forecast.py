@@ -18,7 +18,6 @@ from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import (
     Division,
-    Expected,
     MemoryParts,
     Prediction,
     PredictionNote,
@@ -141,36 +140,27 @@ class GroupForecaster:
         )
 
     def predict_division(self) -> Prediction:
-        """Predict a run with whole layers, or say why the model cannot be divided so.
-
-        Raises:
-            ConnectError, BusyError: as for ``predict``.
-        """
+        """Predict a run with whole layers, or say why the model cannot be divided so."""
         try:
             found = self.divided("layer")
         except (BoardError, UsageError) as error:
             division = Division(refused=f"{error.message} {error.remedy}")
             return self.predict(None).model_copy(update={"division": division})
-        division = Division(shares=found.shares, tensor_s=self._tensor_s())
-        return self.predict(found).model_copy(update={"division": division})
-
-    def _tensor_s(self) -> Expected | None:
         if self._model.architecture in WHOLE_LAYERS_ONLY:
-            return None
-        try:
-            return self.predict(self.divided("tensor")).token_s
-        except (BoardError, UsageError):
-            return None
+            tensor_s = None
+        else:
+            try:
+                tensor_s = self.predict(self.divided("tensor")).token_s
+            except (BoardError, UsageError):
+                tensor_s = None
+        division = Division(shares=found.shares, tensor_s=tensor_s)
+        return self.predict(found).model_copy(update={"division": division})
 
     def faster(self, need: MemoryNeed, tensor_lacks: str) -> Spread:
         """Divide the model in the way that is expected to be faster; it is noted which and why.
 
         Args:
             tensor_lacks: why parts of layers cannot be had; empty where they can.
-
-        Raises:
-            UsageError, BoardError: it cannot be divided into whole layers either.
-            ConnectError, BusyError: as for ``predict``.
         """
         found: dict[Split, Spread] = {}
         times_s: dict[Split, float] = {}

@@ -85,9 +85,6 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
     A service is found as long as it runs; an ended one answers nothing.
 
     A connection that drops meanwhile is made again.
-
-    Raises:
-        ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
     host, board, fingerprint = connection.host, connection.board, engine.fingerprint
     runs = with_retries(lambda: list_runs(host, board.workdir))
@@ -130,7 +127,7 @@ def left_run(
             and not run.stopped
             and not run.collected
             and not is_here(run.id)
-            and (is_service or _is_recent(run.id, now))
+            and (is_service or ((began := begun(run.id)) is not None and now - began < OLDEST))
         ):
             return run
     return None
@@ -148,8 +145,3 @@ def cut_runs(runs: Sequence[StoredRun], fingerprint: str) -> list[StoredRun]:
 def _was_left(run: StoredRun, fingerprint: str) -> bool:
     mark = run.mark
     return mark is not None and mark.fingerprint == fingerprint and mark.was_left_here()
-
-
-def _is_recent(run_id: str, now: datetime) -> bool:
-    began = begun(run_id)
-    return began is not None and now - began < OLDEST

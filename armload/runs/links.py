@@ -46,10 +46,6 @@ def reached(first: Connection, other: Connection, address: str, port: int) -> It
 
     Args:
         address: that the other one listens on.
-
-    Raises:
-        BoardError: a board forbids what the connection needs.
-        ConnectError: a board does not answer.
     """
     if address != LOOPBACK or other is first:
         yield Reached(endpoint=f"{address}:{port}")
@@ -69,10 +65,6 @@ def listening_address(host: Host, network: IPv4Network | None) -> str:
 
     Args:
         network: of the group; none where this machine forwards.
-
-    Raises:
-        BoardError: the board has no address there.
-        ConnectError: it does not answer.
     """
     if network is None:
         return LOOPBACK
@@ -90,15 +82,16 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
 
     Each is measured once per boot of its two boards, in a few seconds. What cannot be measured is
     left out: it is no reason to give up a run.
-
-    Raises:
-        ConnectError: a member does not answer.
-        BoardError: a member has no address in the group's network.
     """
     found = []
     for member in session.other_members:
         name = member.connection.board.name
-        kept = cached_path("operations/link", _identity(session, member))
+        boards = [
+            each.connection.board.model_dump(mode="json", include={"name", "reach", "workdir"})
+            for each in (session, member)
+        ]
+        boots = [each.found.conditions.boot_id for each in (session, member)]
+        kept = cached_path("operations/link", [*boards, *boots, str(_network(session))])
         link = read_cached(LinkRates, kept)
         if link is None:
             address = listening_address(member.connection.host, _network(session))
@@ -165,15 +158,6 @@ def _network(session: Session) -> IPv4Network | None:
     return session.group.listen if session.group is not None else None
 
 
-def _identity(session: Session, member: Session) -> list[object]:
-    boards = [
-        each.connection.board.model_dump(mode="json", include={"name", "reach", "workdir"})
-        for each in (session, member)
-    ]
-    boots = [each.found.conditions.boot_id for each in (session, member)]
-    return [*boards, *boots, str(_network(session))]
-
-
 def _measured(session: Session, member: Session, address: str, progress: Progress) -> LinkRates:
     host, board = member.connection.host, member.connection.board
     values = {"workdir": board.workdir, "program": _program(member, progress), "address": address}
@@ -190,11 +174,7 @@ def _measured(session: Session, member: Session, address: str, progress: Progres
 
 
 def _program(session: Session, progress: Progress) -> tuple[str, ...]:
-    """Put the program on a board, and return the words that start it.
-
-    Raises:
-        BoardError: there is none for the board's kind of machine.
-    """
+    """Put the program on a board, and return the words that start it."""
     connection, found = session.connection, session.found
     layout = Layout(workdir=connection.board.workdir)
     words = own_program(connection.host, layout, LINK, found, progress)

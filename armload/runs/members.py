@@ -60,47 +60,37 @@ def _read(job: Job, folder: Path) -> Iterator[Member]:
         with suppress(OSError, ValueError):
             theirs = Job.model_validate_json((own / JOB_FILE).read_bytes())
             peaks = read_peaks(own)
-            link = _link(own)
+            try:
+                link = Link.model_validate_json((own / LINK_FILE).read_bytes())
+            except (OSError, ValueError):
+                link = Link()
+            words = dict(itertools.pairwise(theirs.command))
+            cut = read_cut(own)
+            if cut is None and read_exit_record(own) is None:
+                ended = Exit(kind="lost", status=None, meaning="the board stopped responding")
+            else:
+                ended = explain(
+                    own,
+                    board=theirs.board.name,
+                    cut=cut,
+                    memory_total_bytes=theirs.before.memory_total_bytes,
+                    filesystem=theirs.before.workdir_filesystem,
+                )
             yield Member(
                 board=theirs.board,
                 before=theirs.before,
                 after=read_after(own, theirs.before),
                 memory=peaks
                 and Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes),
-                exit=_ended(own, theirs),
+                exit=ended,
                 sent_bytes=link.sent_bytes,
                 received_bytes=link.received_bytes,
-                threads=_threads(theirs.command),
+                threads=whole_number(words.get("-t", "")) or 1,
                 clock_error_s=link.clock and link.clock.error_s,
                 samples=tuple(_samples(own, theirs.before, link.clock.ahead_s))
                 if link.clock
                 else (),
             )
-
-
-def _ended(folder: Path, job: Job) -> Exit:
-    cut = read_cut(folder)
-    if cut is None and read_exit_record(folder) is None:
-        return Exit(kind="lost", status=None, meaning="the board stopped responding")
-    return explain(
-        folder,
-        board=job.board.name,
-        cut=cut,
-        memory_total_bytes=job.before.memory_total_bytes,
-        filesystem=job.before.workdir_filesystem,
-    )
-
-
-def _link(folder: Path) -> Link:
-    try:
-        return Link.model_validate_json((folder / LINK_FILE).read_bytes())
-    except (OSError, ValueError):
-        return Link()
-
-
-def _threads(command: Sequence[str]) -> int:
-    words = dict(itertools.pairwise(command))
-    return whole_number(words.get("-t", "")) or 1
 
 
 def _samples(folder: Path, before: Conditions, ahead_s: float) -> Iterator[MemberSample]:

@@ -134,11 +134,7 @@ def measured_compute(
 def compute_or_note(
     where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
 ) -> tuple[Compute, Rates] | PredictionNote:
-    """Return what ``measured_compute`` does, or a note of why nothing was timed.
-
-    Raises:
-        ConnectError, BusyError: the board does not answer any more, or is in use.
-    """
+    """Return what ``measured_compute`` does, or a note of why nothing was timed."""
     try:
         return measured_compute(where, model, header, plan, progress)
     except Exception as error:

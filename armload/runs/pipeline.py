@@ -171,10 +171,6 @@ def underway(
         new: start another run, even if the same one was left there.
         place: of the run in a sweep.
         predictor: predicts a new run before anything is copied, and refuses one that cannot be.
-
-    Raises:
-        ArmloadError: the run could not be started.
-        KeyboardInterrupt: after what is there was kept.
     """
     connection = session.connection
     host, board = connection.host, connection.board
@@ -250,10 +246,7 @@ def execute(
     A program that fails is a result too: the run says so.
 
     Args:
-        new, place, predictor: as for ``underway``.
-        reference: a run with the expected output.
         baseline: runs of the same without speculation, where it speculates.
-        heard: as for ``ActiveRun.follow``.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.

@@ -40,9 +40,6 @@ def put_in_place(where: Session, model: Model, progress: Progress, *, verify: bo
 
     Args:
         verify: read again what is there already.
-
-    Raises:
-        ArmloadError: any of its kinds; whatever was done stays done.
     """
     with leased_board(where, progress):
         connection, binary = where.connection, where.binaries[PROGRAM]
@@ -74,15 +71,6 @@ def place(
         BoardError, BusyError, ConnectError, TransferError: as for ``deploy``.
     """
     check_fit(board, binary, found)
-    _say_if_memory_is_small(board, model, found, progress)
-    payload = program_and_model(binary, model)
-    done = deploy(host, board, payload, progress, verify=verify)
-    layout = Layout(workdir=board.workdir)
-    program, weights = (each.items(layout)[0].remote for each in payload)
-    return Deployed(program=program, model=weights, sent=done.sent)
-
-
-def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: Progress) -> None:
     memory_bytes = found.conditions.memory_total_bytes
     if model.size_bytes > memory_bytes:
         progress.say(
@@ -90,3 +78,8 @@ def _say_if_memory_is_small(board: Board, model: Model, found: Probe, progress: 
             f"{board.name} ({format_bytes(memory_bytes)}): it will run, but read from storage for "
             "every token."
         )
+    payload = program_and_model(binary, model)
+    done = deploy(host, board, payload, progress, verify=verify)
+    layout = Layout(workdir=board.workdir)
+    program, weights = (each.items(layout)[0].remote for each in payload)
+    return Deployed(program=program, model=weights, sent=done.sent)

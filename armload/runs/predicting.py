@@ -64,10 +64,6 @@ def predict_there(
     Args:
         header: of the model, whose file may be missing.
         hits: of streamed experts, in an earlier run.
-
-    Raises:
-        UsageError: the plan does not suit the model.
-        ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     if where.group is not None:
         return _predict_on_group(where, where.group, model, header, plan, progress)
@@ -144,11 +140,7 @@ _OF_ESTIMATES = (
 
 
 def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Prediction:
-    """Predict a run on a board that answers, from what its file and earlier runs say of it.
-
-    Raises:
-        UsageError: the plan does not suit the model.
-    """
+    """Predict a run on a board that answers, from what its file and earlier runs say of it."""
     board, found = where.main_board, where.found
     resources = resources_of_board(board, found.conditions, found.rates)
     compute = roofline(facts_of(board, found), model, resources, plan)
@@ -174,9 +166,6 @@ def predict_from_facts(
         target: that programs for it are built for.
         header: of the model; with it, llama.cpp itself says what memory it takes, where it can run
             on this machine.
-
-    Raises:
-        UsageError: the plan does not suit the model, or there is no such target.
     """
     resources = declared_resources(facts)
     compute = roofline(facts, model, resources, plan)
@@ -262,9 +251,6 @@ def predict_and_warn(
 
     Returns:
         None where there is only something to refuse or to warn of.
-
-    Raises:
-        BoardError: not even the KV cache fits, where its size is known exactly.
     """
     board, within = where.main_board, within_group(found.conditions)
     if plan.speculate is None:

@@ -49,12 +49,6 @@ def prepare(
 
     Args:
         engine: what is to run; its files are there.
-
-    Raises:
-        BoardError: it cannot be had in that state.
-        UsageError: the engine wants cores that the board does not have.
-        ConnectError: it does not answer.
-        BuildError, MissingToolError, TransferError: a program of ours that it needs cannot be had.
     """
     layout = Layout(workdir=board.workdir)
     helpers = {
@@ -92,9 +86,6 @@ def as_wanted(
 
     Args:
         reads: the files of the model that the engine reads there, the largest first.
-
-    Raises:
-        ArmloadError: as ``prepare``.
     """
     check_cores(settings, board, found)  # not every command tells its session the settings
     rates = found.rates
@@ -104,7 +95,10 @@ def as_wanted(
     launcher = (*_pinning(host, board, settings, cores, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
-        evict = _evicting(host, board, found, reads[0], progress)
+        model = reads[0]
+        purpose = "evict the model from the page cache"
+        program = _own_or_none(host, board, RATES, found, progress, purpose)
+        evict = (*program, "evict", str(model)) if program else ()
     if settings.cool_to_celsius is not None:
         cool_down(host, board, settings.cool_to_celsius, progress)
     if settings.cool_to_celsius is not None or rates != found.rates:
@@ -126,12 +120,7 @@ def as_wanted(
 
 
 def check_state(host: Host, board: Board, settings: Sequence[Settings], found: Probe) -> None:
-    """Refuse states that a board cannot be brought into.
-
-    Raises:
-        BoardError: no such governor, or no right to set it; no sensor to cool by.
-        ConnectError: it does not answer.
-    """
+    """Refuse states that a board cannot be brought into."""
     for governor in {each.governor: None for each in settings if each.governor is not None}:
         check_governor(host, governor)
     if any(each.cool_to_celsius is not None for each in settings):
@@ -139,11 +128,7 @@ def check_state(host: Host, board: Board, settings: Sequence[Settings], found: P
 
 
 def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
-    """Refuse cores that a board does not have, and more threads than it has cores.
-
-    Raises:
-        UsageError: says which.
-    """
+    """Refuse cores that a board does not have, and more threads than it has cores."""
     there = {core for cluster in probe.conditions.clusters for core in cluster.cores}
     chosen = there if settings.cpus is None else {*cpu_numbers(settings.cpus)}
     if not chosen <= there:
@@ -214,14 +199,6 @@ def _clock(
     )
     first = [str(its[0]) for its in each_cluster if its]
     return (*program, *first) if program and first else ()
-
-
-def _evicting(
-    host: Host, board: Board, found: Probe, model: PurePosixPath, progress: Progress
-) -> tuple[str, ...]:
-    purpose = "evict the model from the page cache"
-    program = _own_or_none(host, board, RATES, found, progress, purpose)
-    return (*program, "evict", str(model)) if program else ()
 
 
 def _own_or_none(

@@ -55,7 +55,6 @@ class EngineBoard(Protocol):
             new: start another run, even if an interrupted command left the same one.
             place: of the run in a sweep. No other run of this command has the same one; where the
                 gateway of the board has done it for an earlier command, that run is the answer.
-            reference: a run with the expected output.
             baseline: runs of the same without speculation, where it speculates.
             heard: called with what the program has written, where that is known as it comes.
             warns: say beforehand where it would be slow.
@@ -65,17 +64,13 @@ class EngineBoard(Protocol):
         """
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
-        """Predict a run after timing what the model computes; errors as for ``predict_there``.
+        """Predict a run after timing what the model computes.
 
         The completion program is among those that were asked for.
         """
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
-        """Predict one continuation as ``run`` does before it copies the model; nothing is said.
-
-        Raises:
-            ArmloadError: it cannot run, or a member of its group does not answer.
-        """
+        """Predict one continuation as ``run`` does before it copies the model; nothing is said."""
 
 
 OpenedBoard = TypeVar("OpenedBoard", bound=EngineBoard, covariant=True)
@@ -97,7 +92,6 @@ class BoardReach(Protocol[OpenedBoard]):
         """Reach a board, and build what is missing.
 
         Args:
-            settings, takes_groups: as for ``session``.
             answers_within_s: give up on a real board that does not answer within that time; none
                 for the usual limit.
 
@@ -188,7 +182,10 @@ class ConnectedBoards(Generic[OpenedBoard]):
         answers_within_s: float | None = None,
     ) -> Iterator[OpenedBoard]:
         if answers_within_s is not None:
-            _check_answers(request.board, progress, answers_within_s)
+            for board in members_of(request.board):
+                if isinstance(board.reach, RealReach):
+                    with closing(connect(board, progress)) as host:
+                        with_retries(partial(host.run, ":"), Retry(answers_within_s))
         with session(
             *(request, programs, progress), settings=settings, takes_groups=takes_groups
         ) as where:
@@ -200,10 +197,3 @@ class ConnectedBoards(Generic[OpenedBoard]):
 
 
 CONNECTED = ConnectedBoards(ConnectedBoard)
-
-
-def _check_answers(name: str, progress: Progress, within_s: float) -> None:
-    for board in members_of(name):
-        if isinstance(board.reach, RealReach):
-            with closing(connect(board, progress)) as host:
-                with_retries(partial(host.run, ":"), Retry(within_s))

@@ -20,7 +20,7 @@ from armload.deploy.clean import delete_folders
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import ServiceState, heartbeat
+from armload.deploy.heartbeat import heartbeat
 from armload.deploy.layout import JOB_FILE, STDERR_FILE, STDOUT_FILE, Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
@@ -82,14 +82,8 @@ def rpc_servers(
     """Start a server on each other member of a board's group, and stop them with the block.
 
     Args:
-        spread: as ``spread_over`` gives it.
         context: the board itself, ready for the engine.
         leases: of all the boards, by name.
-
-    Raises:
-        RunError: a server ended before it listened.
-        BoardError: a board forbids what the connection needs, or has no address in the network.
-        ArmloadError: as for any run.
     """
     with ExitStack() as stack:
         servers: list[Server] = []
@@ -246,7 +240,10 @@ class Server:
         try:
             if folder is not None:
                 self._note(folder)
-            now = _asked(host, self._folder, is_away=self._is_away)
+            if self._is_away:
+                now = heartbeat(host, self._folder, look_only=True)
+            else:
+                now = with_retries(lambda: heartbeat(host, self._folder, look_only=True))
             if now.condition == "running":
                 stop(host, self._folder, finished=True)
             if folder is not None:
@@ -292,14 +289,3 @@ class Server:
         finally:
             if host is not None:
                 host.close()
-
-
-def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> ServiceState:
-    """Ask how a server is; of a board that was away for long, only once.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
-    if is_away:
-        return heartbeat(host, folder, look_only=True)
-    return with_retries(lambda: heartbeat(host, folder, look_only=True))

@@ -38,7 +38,6 @@ class RunSelection:
         self._known = sorted(known, key=len, reverse=True)
 
     def holds(self, run_id: str) -> bool:
-        """Return whether a run is one of them."""
         if not self._since <= run_id.partition("-")[0] < self._until:
             return False
         names = names_in_id(run_id)

@@ -43,11 +43,7 @@ class Connection:
         self.host = connect(board, progress)
 
     def again(self) -> None:
-        """Connect anew, and switch a virtual board on again.
-
-        Raises:
-            ConnectError, MissingToolError: as for ``connect``.
-        """
+        """Connect anew, and switch a virtual board on again."""
         self.host.close()
         self.host = connect(self.board, self._progress)
 
@@ -60,7 +56,6 @@ class Connection:
         return probe(self.host, self.board).conditions.boot_id
 
     def close(self) -> None:
-        """End the connection."""
         self.host.close()
 
 
@@ -230,7 +225,7 @@ def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapp
 
 
 def leased_board(session: Session, progress: Progress) -> AbstractContextManager[Lease]:
-    """Have the board to oneself within the block; the errors are those of ``leased``."""
+    """Have the board to oneself within the block."""
     connection = session.connection
     return leased(
         connection.host,
@@ -245,8 +240,7 @@ def leased_board(session: Session, progress: Progress) -> AbstractContextManager
 def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str, Lease]]:
     """Have all members of a group to oneself within the block; return their leases by name.
 
-    Every command takes them in the same order, so that no two wait for each other. The errors are
-    those of ``leased``.
+    Every command takes them in the same order, so that no two wait for each other.
     """
     boards = {each.connection.board.name: each for each in session.members}
     with ExitStack() as stack:

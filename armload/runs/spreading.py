@@ -22,11 +22,7 @@ from armload.runs.session import Session
 
 
 def check_split(boards: Iterable[str], plans: Iterable[Plan]) -> None:
-    """Refuse to split a model where a board computes it by itself.
-
-    Raises:
-        UsageError: says which board.
-    """
+    """Refuse to split a model where a board computes it by itself."""
     split = next(filter(None, (plan.split for plan in plans)), None)
     single = next(itertools.filterfalse(is_group, boards), None)
     if split is not None and single is not None:
@@ -40,11 +36,6 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
     """Divide an engine's model between a group's members; return none for a board by itself.
 
     The caller has the boards to itself.
-
-    Raises:
-        UsageError: the engine does not run on groups.
-        BoardError: the model does not fit, or a member has no address in the group's network.
-        ConnectError: a member does not answer.
     """
     wanted, need = engine.spreadable, engine.memory
     if session.group is None:
@@ -70,11 +61,7 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
 
 
 def measured_resources(session: Session, progress: Progress) -> list[MemberResources]:
-    """Return what the members of a group give, the first of them first; rates are measured.
-
-    Raises:
-        ConnectError: a member does not answer.
-    """
+    """Return what the members of a group give, the first of them first; rates are measured."""
     return [
         member_resources(
             each,

@@ -17,11 +17,7 @@ from armload.runs.session import Session
 
 
 def put_ready(session: Session, engine: Engine, progress: Progress) -> Prepared:
-    """Put what an engine needs on a board, and bring the board into the state that runs ask for.
-
-    Raises:
-        ArmloadError: as for ``deploy`` and ``prepare``.
-    """
+    """Put what an engine needs on a board, and bring the board into the state that runs ask for."""
     host, board = session.connection.host, session.connection.board
     deployment = deploy(host, board, engine.payload, progress)
     return prepare(host, board, engine, deployment, progress)
@@ -39,9 +35,6 @@ def set_off(
 
     Args:
         lease: none for what runs beside another run, which keeps the board.
-
-    Raises:
-        ArmloadError: as for ``launch``.
     """
     host = session.connection.host
     layout = Layout(workdir=session.connection.board.workdir)

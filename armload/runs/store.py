@@ -102,7 +102,6 @@ def run_folders(selection: RunSelection | None = None, *, imported: bool = False
     the same second the last to be kept is the latest.
 
     Args:
-        selection: leaves out others.
         imported: with those that others published.
     """
     kept = []
@@ -213,11 +212,7 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
 
 
 def _first_finished(reference: str, folders: Sequence[Path], board: str = "") -> Path | None:
-    """Return the first folder of a finished run; none where there is no run of that board.
-
-    Raises:
-        UsageError: all of them were interrupted.
-    """
+    """Return the first folder of a finished run; none where there is no run of that board."""
     interrupted = ""
     for folder in folders:
         run = load(folder)

@@ -49,17 +49,14 @@ class SweptRuns:
 
     def _of(self, sweep: str) -> dict[tuple[SweepPoint, str], str]:
         if sweep not in self._runs:
-            self._runs[sweep] = dict(self._read(sweep))
+            selection = RunSelection(boards=[self._board], since=earliest_run(sweep))
+            found = []
+            for folder in store.run_folders(selection):
+                # A job is read in a hundredth of the time that the run with all its tokens takes.
+                with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                    job = json.loads((folder / JOB_FILE).read_bytes())
+                    if job["place"]["sweep"] == sweep:
+                        place = SweepPoint.model_validate(job["place"])
+                        found.append(((place, job["fingerprint"]), folder.name))
+            self._runs[sweep] = dict(found)
         return self._runs[sweep]
-
-    def _read(self, sweep: str) -> list[tuple[tuple[SweepPoint, str], str]]:
-        selection = RunSelection(boards=[self._board], since=earliest_run(sweep))
-        found = []
-        for folder in store.run_folders(selection):
-            # A job is read in a hundredth of the time that the run with all its tokens takes.
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                job = json.loads((folder / JOB_FILE).read_bytes())
-                if job["place"]["sweep"] == sweep:
-                    place = SweepPoint.model_validate(job["place"])
-                    found.append(((place, job["fingerprint"]), folder.name))
-        return found

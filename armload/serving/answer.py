@@ -138,8 +138,10 @@ class Answer:
             raise ValueError(f"it is compressed ({encoding[:_LONGEST_WORD]!a}), unasked")
         most_bytes = _MOST_BYTES + _MOST_BYTES_PER_TOKEN * self._request.max_tokens
         if not self._dialect.is_streamed:
-            content = from_json(await _limited(response, most_bytes))
-            self._add(self._dialect.event(content))
+            whole, is_whole = await beginning_of(response, most_bytes)
+            if not is_whole:
+                raise ValueError(f"it has more than {most_bytes} bytes")
+            self._add(self._dialect.event(from_json(whole)))
             return
         read_bytes = 0
         async for piece in response.content.iter_any():
@@ -251,13 +253,6 @@ class Answer:
         elif not self._ends_with_counts:
             # Without a last event nobody knows whether an answer is whole.
             self.fail("dropped", "the stream ended before the answer")
-
-
-async def _limited(response: ClientResponse, most_bytes: int) -> bytes:
-    content, is_whole = await beginning_of(response, most_bytes)
-    if not is_whole:
-        raise ValueError(f"it has more than {most_bytes} bytes")
-    return content
 
 
 async def _error_of(response: ClientResponse) -> str:

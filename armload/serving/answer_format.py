@@ -25,9 +25,6 @@ def check_schema(where: str, schema: object) -> dict[str, Any]:
 
     Args:
         where: it comes from, for messages.
-
-    Raises:
-        DataError: it is none.
     """
     from jsonschema.exceptions import SchemaError
 
@@ -46,11 +43,7 @@ def check_schema(where: str, schema: object) -> dict[str, Any]:
 
 
 def check_tools(where: str, tools: Sequence[dict[str, Any]]) -> None:
-    """Refuse tools that are not as OpenAI describes them.
-
-    Raises:
-        DataError: one is not.
-    """
+    """Refuse tools that are not as OpenAI describes them."""
     for tool in tools:
         match tool:
             case {"type": "function", "function": {"name": str(name), **about}} if name:

@@ -61,9 +61,6 @@ class Arrivals(Value):
             duration_s: in which requests are sent.
             requests: how many, at most; one of the two must be given.
             seed: below 2^32.
-
-        Raises:
-            UsageError: there would be none, or more than a million.
         """
         import numpy as np
 
@@ -96,9 +93,6 @@ class Arrivals(Value):
 
         Args:
             stages: that follow each other without a gap.
-
-        Raises:
-            UsageError: there would be none, or more than a million; or the kind has no stages.
         """
         import numpy as np
 
@@ -153,11 +147,7 @@ class Arrivals(Value):
 
 
 def read_arrivals(text: str) -> Arrivals:
-    """Read what a person typed: ``poisson``, ``constant``, ``gamma:SHAPE`` or ``seed``.
-
-    Raises:
-        UsageError: it is none of them.
-    """
+    """Read what a person typed: ``poisson``, ``constant``, ``gamma:SHAPE`` or ``seed``."""
     kind, colon, shape = text.partition(":")
     if kind in ("poisson", "constant", "seed") and not colon:
         return Arrivals.model_validate({"kind": kind})
@@ -182,11 +172,7 @@ _STAGE = re.compile(r"([0-9.]+)(?:-([0-9.]+))?:([0-9.]+)")
 
 
 def read_stages(texts: Sequence[str]) -> tuple[Stage, ...]:
-    """Read what a person typed: ``RATE:SECONDS``, or ``FROM-TO:SECONDS`` for a ramp, each.
-
-    Raises:
-        UsageError: one is neither.
-    """
+    """Read what a person typed: ``RATE:SECONDS``, or ``FROM-TO:SECONDS`` for a ramp, each."""
     stages: list[Stage] = []
     for text in texts:
         start_s = stages[-1].end_s if stages else 0.0

@@ -34,7 +34,6 @@ class Client:
         under_way: when each request without an end was scheduled, and the chunks that have come.
 
     Args:
-        session: as ``connected`` opens it.
         url: of the service, without a path.
         model: the name that is asked for.
         timeout_s: the most that a request may take.
@@ -117,8 +116,10 @@ class Client:
         except asyncio.CancelledError:
             answer.fail("cancelled", "the load was ended")
         except aiohttp.ClientConnectorError as error:
-            is_ours = error.os_error.errno in _LIMITS
-            answer.fail("client-limit" if is_ours else "refused", _reason(error))
+            errno = error.os_error.errno
+            # The system's reason; asyncio puts the address into its text.
+            reason = os.strerror(errno) if errno else str(error.os_error or error)
+            answer.fail("client-limit" if errno in _LIMITS else "refused", reason)
         except (aiohttp.ClientError, OSError) as error:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except Exception as error:  # noqa: BLE001 - whatever a service sends, the load goes on
@@ -161,9 +162,3 @@ class Client:
             content=None if content == text else content,
             tool_calls=calls,
         )
-
-
-def _reason(error: aiohttp.ClientConnectorError) -> str:
-    """Return the system's reason; asyncio puts the address into its text."""
-    number = error.os_error.errno
-    return os.strerror(number) if number else str(error.os_error or error)

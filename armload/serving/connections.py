@@ -146,7 +146,13 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
     Each request has a connection of its own, as each user has. A connection that is kept would be
     closed by the server at some moment, and a request that is sent at that moment be lost.
     """
-    _allow_open_files()
+    # The soft limit is often too low for a connection for each request.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # macOS refuses more than it is built for: then the limit stays, and failures are named.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     trace = aiohttp.TraceConfig()
 
     async def note_written(
@@ -178,13 +184,3 @@ async def beginning_of(response: ClientResponse, most_bytes: int) -> tuple[bytes
         if len(content) > most_bytes:
             return bytes(content[:most_bytes]), False
     return bytes(content), True
-
-
-def _allow_open_files() -> None:
-    """Raise the soft limit, which is often too low for a connection for each request."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        # macOS refuses more than it is built for: then the limit stays, and failures are named.
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -33,9 +33,6 @@ def read_formats(names: Sequence[str], *, has_rates: bool) -> tuple[str, ...]:
 
     Args:
         has_rates: whether the load is an open loop.
-
-    Raises:
-        UsageError: a format is unknown, or needs a rate.
     """
     for name in names:
         if name not in FORMATS:
@@ -59,7 +56,14 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
     by_rate: defaultdict[float | None, list[dict[str, Any]]] = defaultdict(list)
     points = [(point, kept.requests(number)) for number, point in enumerate(kept.load.points)]
     if "csv" in formats:
-        files["requests.csv"] = _csv(points)
+        files["requests.csv"] = as_csv(
+            _CSV,
+            (
+                _csv_row(number, point, record)
+                for number, (point, records) in enumerate(points)
+                for record in records
+            ),
+        )
     for number, (point, records) in enumerate(points):
         if "vllm" in formats:
             metrics = metrics_of(point, records, objectives, percentiles=kept.load.percentiles)
@@ -72,17 +76,6 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
     for name, text in files.items():
         write_whole(kept.folder / name, text.encode())
     return [kept.folder / name for name in files]
-
-
-def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
-    return as_csv(
-        _CSV,
-        (
-            _csv_row(number, point, record)
-            for number, (point, records) in enumerate(points)
-            for record in records
-        ),
-    )
 
 
 def _csv_row(number: int, point: LoadPoint, record: RequestRecord) -> dict[str, object]:
@@ -126,6 +119,7 @@ def _vllm(
     is_counted = None not in (prompt_tokens, output_tokens)
     duration_s = metrics.duration_s
     load = kept.load
+    kind, _, shape = load.arrivals.partition(":")
     return {
         "date": point.started_utc,
         "endpoint_type": load.dialect,
@@ -135,7 +129,7 @@ def _vllm(
         "tokenizer_id": load.model,
         "num_prompts": len(measured),
         "request_rate": "inf" if point.rate is None else point.rate,
-        "burstiness": _burstiness(load.arrivals),
+        "burstiness": float(shape) if kind == "gamma" else 1.0,
         "max_concurrency": point.concurrency or point.max_concurrency,
         "duration": duration_s,
         "completed": metrics.ok,
@@ -151,7 +145,10 @@ def _vllm(
         "input_lens": [_length(record, record.prompt_tokens) for record in measured],
         "output_lens": [_length(record, record.generated_tokens) for record in measured],
         "ttfts": [_ttft_from_sent(record) for record in measured],
-        "itls": [_gaps(record) for record in measured],
+        "itls": [
+            [after - before for (before, _), (after, _) in pairwise(record.chunks)]
+            for record in measured
+        ],
         "generated_texts": [record.text for record in measured],
         "errors": [record.error for record in measured],
         **_in_ms("ttft", metrics.from_sent.ttft),
@@ -166,20 +163,11 @@ def _length(record: RequestRecord, tokens: int | None) -> int | None:
     return tokens if record.outcome == "ok" else tokens or 0
 
 
-def _burstiness(arrivals: str) -> float:
-    kind, _, shape = arrivals.partition(":")
-    return float(shape) if kind == "gamma" else 1.0
-
-
 def _ttft_from_sent(record: RequestRecord) -> float:
     if record.outcome != "ok" or record.sent_s is None:
         return 0.0  # as vLLM writes it
     first_s = record.end_s if record.first_chunk_s is None else record.first_chunk_s
     return first_s - record.sent_s
-
-
-def _gaps(record: RequestRecord) -> list[float]:
-    return [after - before for (before, _), (after, _) in pairwise(record.chunks)]
 
 
 def _in_ms(name: str, found: Distribution | None) -> dict[str, float]:

@@ -59,10 +59,6 @@ def find_rate(
         probing: for the closed loop, which is a load of its own.
         slots: of the service; none where they are not known.
         max_time_s: in which the search ends; none for 3,000 times a request's.
-
-    Raises:
-        ArmloadError: the service has ended, answers nothing even in the closed loop, or there is
-            no time for a rate.
     """
     loop, spent_s, budget_s = _probe(probing, objectives, stop, slots, max_time_s, progress)
     _check_judged(probing, objectives)
@@ -108,11 +104,7 @@ def find_rate(
 
 
 def _check_judged(probed: LoadRunner, objectives: Objectives) -> None:
-    """Refuse a search in which no request could be found to be within the objectives.
-
-    Raises:
-        RunError: of no answer was observed what they limit.
-    """
+    """Refuse a search in which no request could be found to be within the objectives."""
     if (kept := probed.kept) is None:
         return
     number = len(kept.load.points) - 1

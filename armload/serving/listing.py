@@ -53,12 +53,7 @@ class RunningService(Value):
 
 
 def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
-    """Return what a board serves; nothing where it is a virtual one that is off.
-
-    Raises:
-        ConnectError: it does not answer.
-        TransferError: its answer makes no sense.
-    """
+    """Return what a board serves; nothing where it is a virtual one that is off."""
     if is_off(board):
         return ()
     with closing(connect(board, progress)) as host:
@@ -68,14 +63,7 @@ def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
 
 
 def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:
-    """Return what a board serves, asked over a connection.
-
-    Args:
-        retry: with its first answer; none where it has answered before.
-
-    Raises:
-        ConnectError, TransferError: as for ``services``.
-    """
+    """Return what a board serves, asked over a connection."""
     return tuple(
         _described(host, board, run, job)
         for run in with_retries(lambda: list_runs(host, board.workdir), retry)
@@ -89,11 +77,6 @@ def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> 
     Args:
         run: the service's id, or the beginning of one; empty for the only one there.
         force: also one that another machine started.
-
-    Raises:
-        UsageError: the board serves nothing of that id.
-        BusyError: another machine started it.
-        ArmloadError: what it left cannot be fetched; it has ended then.
     """
     there = [each for each in services(board, progress) if each.run.startswith(run)]
     if not there:
@@ -118,11 +101,7 @@ def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> 
 
 
 def service_job(host: Host, folder: PurePosixPath) -> Job | None:
-    """Return how a service on a board was started; none where that is no service's folder.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
+    """Return how a service on a board was started; none where that is no service's folder."""
     script = quote(folder / "run.sh")
     line = with_retries(partial(host.run, f"tail -n 1 {script}")).stdout
     try:

@@ -234,9 +234,6 @@ class LoadRunner:
             stages: that follow each other without a gap.
             times: of all requests, in order.
             max_concurrency: requests in flight at most; none for any number.
-
-        Raises:
-            ArmloadError: as for ``run``.
         """
         stage_at = partial(bisect_right, [stage.end_s for stage in stages[:-1]])
         counts = Counter(map(stage_at, times))

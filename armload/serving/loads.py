@@ -65,27 +65,15 @@ class LoadFolder(Journal[Load, RequestRecord]):
         return any(point.stage is not None for point in self.load.points)
 
     def each_request(self, point: int) -> Iterator[RequestRecord]:
-        """Yield the requests of a point that ended, in the order of their ends.
-
-        Raises:
-            DataError, DiskError: as for ``entries_of``.
-        """
+        """Yield the requests of a point that ended, in the order of their ends."""
         return self.kind.each_line(self.entries_file(point), RequestRecord)
 
     def requests(self, point: int) -> list[RequestRecord]:
-        """Return the whole records of a point, in the order of their schedule.
-
-        Raises:
-            DataError, DiskError: as for ``entries_of``.
-        """
+        """Return the whole records of a point, in the order of their schedule."""
         return sorted(self.each_request(point), key=lambda record: record.number)
 
     def columns(self, point: int) -> RequestColumns:
-        """Return what figures need of a point's requests, in the order of their schedule.
-
-        Raises:
-            DataError, DiskError: as for ``entries_of``.
-        """
+        """Return what figures need of a point's requests, in the order of their schedule."""
         return RequestColumns(self.each_request(point)).sort()
 
     def add(self, record: RequestRecord, point: int = -1) -> None:
@@ -128,19 +116,10 @@ class LoadFolder(Journal[Load, RequestRecord]):
         return self.folder / f"metrics-{point}.jsonl"
 
     def server_samples(self, point: int) -> list[ServerSample]:
-        """Return what was scraped of the server.
-
-        Raises:
-            DataError: a line was modified.
-        """
+        """Return what was scraped of the server."""
         return self.kind.read_lines(self.metrics_file(point), ServerSample)
 
     def board_samples(self, point: int) -> list[BoardSample]:
-        """Return what was sampled of the board.
-
-        Raises:
-            DataError: a line was modified.
-        """
         return self.kind.read_lines(self.board_file(point), BoardSample)
 
     def add_point(self, point: LoadPoint) -> None:
@@ -188,9 +167,6 @@ def observed_points(kept: LoadFolder, job: Job | None) -> list[ObservedPoint]:
 
     Args:
         job: the server's; none where armload does not run it.
-
-    Raises:
-        DataError: a record was modified.
     """
     return [_observed(kept, number, job) for number in range(len(kept.load.points))]
 

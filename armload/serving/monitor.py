@@ -139,9 +139,6 @@ class Monitor:
 
         Args:
             boot_id: of the board's boot, whose clock it is.
-
-        Raises:
-            ConnectError, BoardError: the board does not answer.
         """
         best: tuple[float, float] | None = None
         for _ in range(EXCHANGES):

@@ -23,9 +23,6 @@ def serving_fields(options: Options, origin: str) -> dict[str, Any]:
 
     Args:
         origin: of the options, for messages.
-
-    Raises:
-        UsageError: one lists several values.
     """
     found = {}
     for name, field in _FIELDS.items():
@@ -51,9 +48,6 @@ def serving_plan(
     Args:
         typed: what is set here comes before what else is.
         origin: fields that a file sets.
-
-    Raises:
-        UsageError: what is set contradicts itself.
     """
     given = {
         **(origin or {}),
@@ -72,11 +66,7 @@ def serving_plan(
 
 
 def serving_plan_of(options: Options, origin: str) -> ServingPlan:
-    """Return how a model is served with these options; the others are as usual.
-
-    Raises:
-        UsageError: as for ``serving_fields``.
-    """
+    """Return how a model is served with these options; the others are as usual."""
     return ServingPlan.model_validate(serving_fields(options, origin))
 
 

@@ -47,7 +47,6 @@ class LiveView:
         self._slots = slots
 
     def rows(self, client: Client) -> list[tuple[str, str]]:
-        """Return what there is to say now."""
         now_s = client.now_s()
         figures = self.window.figures(now_s, client.under_way.values())
         tokens = client.received_tokens
@@ -207,10 +206,6 @@ class PointRunner:
 
         Args:
             silence: that has ended the load.
-
-        Raises:
-            RunError: the service has ended.
-            ConnectError: the board does not answer.
         """
         until_s = time.monotonic() + RETURNS_WITHIN_S
         while (service := self._target.service) is not None:

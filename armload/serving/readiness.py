@@ -21,11 +21,7 @@ _NOT_FOUND, _NOT_ALLOWED, _NOT_IMPLEMENTED, _NOT_READY = 404, 405, 501, 503
 
 
 def check_url(text: str) -> str:
-    """Return a service's address without a path.
-
-    Raises:
-        UsageError: it is no address, or contains a key.
-    """
+    """Return a service's address without a path."""
     try:
         parts = urlsplit(text)
         is_address = parts.scheme in ("http", "https") and parts.port != 0 and parts.hostname
@@ -47,11 +43,6 @@ def check_service(target: LoadTarget, request: CompletionRequest, timeout_s: flo
     """Have one token generated, so that a service that cannot answer is found out at once.
 
     A refusal of this one request, such as of a prompt that is too long, is none of the service.
-
-    Raises:
-        ConnectError: nothing listens there.
-        UsageError: it refuses the key, does not speak the dialect, or has no chat template for it.
-        RunError: it is not ready, or does not answer in time.
     """
     record = answer_alone(target, request.model_copy(update={"max_tokens": 1}), timeout_s)
     error = _fault(target, record)

@@ -51,11 +51,6 @@ def read_defaults(schema: Path | None, extra: str) -> RequestDefaults:
     Args:
         schema: the file of a JSON schema.
         extra: a JSON object.
-
-    Raises:
-        UsageError: there is no such file, or the text is no object of further keys.
-        DataError: the file is no JSON schema.
-        DiskError: the file cannot be read.
     """
     content: object = {}
     if extra:

@@ -109,11 +109,6 @@ def requests_of(
         most: as many are needed; none for all.
         draw: draws limits that override those of the file; none for the file's own.
         count: counts the tokens of a text, as far as it can.
-
-    Raises:
-        UsageError: there is no such file; or an answer's tokens cannot be counted.
-        DataError: the file has no such items.
-        DiskError: it cannot be read.
     """
     is_empty = True
     with closing(_items(path)) as items:
@@ -132,12 +127,7 @@ def requests_of(
 def check_extra(
     where: str, extra: object, kind: type[DataError | UsageError] = DataError
 ) -> dict[str, Any]:
-    """Return further keys of a request that a person has supplied.
-
-    Raises:
-        DataError, UsageError: that kind: they are no object, or one of them would change what is
-            measured.
-    """
+    """Return further keys of a request that a person has supplied."""
     if not isinstance(extra, dict):
         raise kind(f"{where}: must be a JSON object.", 'Example: {"top_p": 0.9}')
     if taken := sorted(RESERVED & extra.keys()):
@@ -150,11 +140,7 @@ def check_extra(
 
 
 def _undecided(where: str, item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item without what load decides.
-
-    Raises:
-        DataError: it decides otherwise.
-    """
+    """Return an item without what load decides."""
     for key in _DECIDED.keys() & item.keys():
         value = item[key]
         if value is not None and not any(value == each for each in _DECIDED[key]):
@@ -262,23 +248,22 @@ def _request(
     check_tools(where, line.tools)
     extra = check_extra(f"{where}: extra_body", line.extra_body)
     sampling = {name: value for name in _SAMPLING if (value := getattr(line, name)) is not None}
+    wanted = line.response_format
+    if wanted is None or wanted.type == "text":
+        schema = None
+    elif wanted.type == "json_object":
+        schema = {"type": "object"}
+    else:
+        schema = check_schema(f"{where}: response_format", (wanted.json_schema or {}).get("schema"))
     return CompletionRequest(
         prompt=line.prompt,
         messages=line.messages,
         max_tokens=limit,
-        json_schema=_schema(where, line.response_format),
+        json_schema=schema,
         tools=line.tools,
         tool_choice=line.tool_choice,
         extra_body={**sampling, **further, **extra},
     )
-
-
-def _schema(where: str, wanted: _ResponseFormat | None) -> dict[str, Any] | None:
-    if wanted is None or wanted.type == "text":
-        return None
-    if wanted.type == "json_object":
-        return {"type": "object"}
-    return check_schema(f"{where}: response_format", (wanted.json_schema or {}).get("schema"))
 
 
 def _first_exchange(conversation: object) -> tuple[str, str] | None:

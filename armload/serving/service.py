@@ -101,11 +101,7 @@ class Service:
         self._check(self._heartbeat.ask(is_certain=is_certain))
 
     def clock(self) -> ClockOffset:
-        """Compare the board's monotonic clock with ours.
-
-        Raises:
-            ConnectError, BoardError: the board does not answer.
-        """
+        """Compare the board's monotonic clock with ours."""
         return self._monitor.clock(self._boot_id)
 
     def trace(self, from_board_s: float, to_board_s: float) -> Iterator[str]:
@@ -159,11 +155,6 @@ class Service:
         Args:
             local_port: of this machine; 0 for a free one.
             detach: it needs no heartbeat from now on.
-
-        Raises:
-            RunError: it ended first.
-            UsageError: the port is taken.
-            ArmloadError: the board does not answer.
         """
         with ExitStack() as stack:
             stack.callback(self._monitor.close)
@@ -251,10 +242,6 @@ def trace_between(
     Args:
         run_folder: of the service on the board.
         from_board_s, to_board_s: on the board's ``CLOCK_MONOTONIC``.
-
-    Raises:
-        ConnectError: the connection dropped.
-        DataError: a line is none of a trace.
     """
     from_ns, to_ns = from_board_s * 1e9, to_board_s * 1e9
     header = held = ""

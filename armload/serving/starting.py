@@ -42,18 +42,11 @@ def served(
     unless ``detach``. Its run is kept then. One that was detached before goes on.
 
     Args:
-        model_name: as for ``bench``.
         plan: how to serve it; none takes a running service of that model as it is, or the
             defaults.
         detach: let it go on after the block, until ``stop_service``.
         port: of this machine; 0 for a free one.
         usual: in place of the defaults.
-
-    Raises:
-        BusyError: the board serves something else, or is in use.
-        RunError: the server ended before it was ready, or within the block; the latter is
-            raised by ``Service.check``.
-        ArmloadError: any of its kinds.
     """
     (board,) = boards_called([request.board])
     if detach and is_group(board):

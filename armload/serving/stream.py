@@ -101,7 +101,8 @@ class EventStream:
             event = None if self._data else _object(value)
             if event is None:
                 self._keep(value.removeprefix(b" "))
-                self._note_done()
+                if len(self._data) == 1 and self._data[0].strip() == _DONE:
+                    self.is_done = True
             return event
         if field == b"error" and (error := _object(value)) is not None:
             return {"error": error}
@@ -120,10 +121,6 @@ class EventStream:
         self._data_bytes += len(data) + _LINE_COSTS
         if self._data_bytes > _LONGEST_EVENT:
             raise ValueError(f"an event of more than {_LONGEST_EVENT} bytes")
-
-    def _note_done(self) -> None:
-        if len(self._data) == 1 and self._data[0].strip() == _DONE:
-            self.is_done = True
 
     def _pending(self) -> dict[str, Any] | None:
         text = b"\n".join(self._data).strip()

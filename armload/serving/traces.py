@@ -117,11 +117,7 @@ class Replayed:
 def replayed(
     trace: RequestTrace, api: ServiceApi, *, stops_at_end: bool, seed: int, progress: Progress
 ) -> Replayed:
-    """Return the requests of a trace for a service, with words that are tokens of its own.
-
-    Raises:
-        UsageError: its vocabulary has too few common words.
-    """
+    """Return the requests of a trace for a service, with words that are tokens of its own."""
     words, _ = words_of(api, progress)
     return Replayed(trace, stops_at_end=stops_at_end, seed=seed, words=words)
 
@@ -141,11 +137,6 @@ def read_trace_file(
         length_scale: of prompts and answers; each keeps one token.
         duration_s: of the scaled time that is replayed; none for all.
         requests: at most.
-
-    Raises:
-        UsageError: there is no such file, or it has too many requests.
-        DataError: it is no trace, or its times go backwards; names the line.
-        DiskError: it cannot be read.
     """
     require_file(path, "trace", f"Give another file with --replay. {_FORMS}")
     times, prompts, answers = array("d"), array("q"), array("q")

@@ -61,11 +61,7 @@ class Seconds(Value):
 
 
 def read_seconds(option: str, text: str) -> Seconds:
-    """Read what a person typed, such as ``5`` or ``exponential:5``.
-
-    Raises:
-        UsageError: it is no distribution of times above 0; names the option.
-    """
+    """Read what a person typed, such as ``5`` or ``exponential:5``."""
     match text.split(":"):
         case [one]:
             found = Seconds(first=_time(one))
@@ -168,9 +164,6 @@ def with_prefix(
     """Return users whose prompts share a prefix of so many tokens; none for no prefix.
 
     Where prompts repeat, and the service caches none, that is said.
-
-    Raises:
-        UsageError: its vocabulary has too few common words.
     """
     if tokens is not None:
         length = Lengths(kind="constant", low=tokens, high=tokens)

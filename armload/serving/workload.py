@@ -68,11 +68,7 @@ class Lengths(Value):
 
 
 def read_lengths(option: str, text: str) -> Lengths:
-    """Read what a person typed, such as ``128`` or ``uniform:16-128``.
-
-    Raises:
-        UsageError: it is no distribution; names the option.
-    """
+    """Read what a person typed, such as ``128`` or ``uniform:16-128``."""
     if (match := re.fullmatch(r"(\d{1,9})|uniform:(\d{1,9})-(\d{1,9})", text)) is not None:
         low, high = (int(match[1]),) * 2 if match[1] else (int(match[2]), int(match[3]))
         if 1 <= low <= high <= LONGEST:
@@ -164,11 +160,7 @@ def synthetic(
     api: ServiceApi,
     progress: Progress,
 ) -> Synthetic:
-    """Return synthetic requests for a service; words are tokens of its own where it tells.
-
-    Raises:
-        UsageError: its vocabulary has too few common words.
-    """
+    """Return synthetic requests for a service; words are tokens of its own where it tells."""
     words, unit = words_of(api, progress)
     answer = answer or Lengths(kind="constant", low=DEFAULT_LIMIT, high=DEFAULT_LIMIT)
     return Synthetic(
@@ -182,11 +174,7 @@ def synthetic(
 
 
 def words_of(api: ServiceApi, progress: Progress) -> tuple[list[str], str]:
-    """Return common words to make prompts of, and what each is for the service.
-
-    Raises:
-        UsageError: its vocabulary has too few.
-    """
+    """Return common words to make prompts of, and what each is for the service."""
     words, unit = api.whole_words(english_words()), "tokens"
     if words is None:
         words, unit = list(english_words()), "words"
@@ -232,26 +220,14 @@ def check_data(
     """Refuse a file whose requests cannot be sent, and return the first of them.
 
     This needs no service, so lengths that a service counts are not in it.
-
-    Args:
-        answer, most: as for ``listed``.
-
-    Raises:
-        UsageError: there is no such file, or the dialect cannot ask so.
-        DataError, DiskError: as for ``listed``.
     """
     draw = None if answer is None else _drawing(answer, 0)
     first: CompletionRequest | None = None
-    for request in requests_of(path, most=most, draw=draw, count=_uncounted):
+    for request in requests_of(path, most=most, draw=draw, count=lambda _: 1):
         dialect.body(request, "")
         first = first or request
     assert first is not None  # noqa: S101 - a file without requests is refused
     return first
-
-
-def _uncounted(text: str) -> int:
-    del text
-    return 1
 
 
 def workload_of(
@@ -272,9 +248,6 @@ def workload_of(
         prompt, answer: lengths; none for those of the file.
         stops_at_end: end synthetic answers at the model's end-of-text token, too.
         most: as many are needed; none where that is not known.
-
-    Raises:
-        ArmloadError: the file has no requests, or the service does not count tokens.
     """
     if data is None:
         return synthetic(

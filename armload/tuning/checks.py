@@ -34,7 +34,6 @@ class DivergenceCheck:
     """How far the distributions of tokens lie from those of the defaults.
 
     Args:
-        board: with the scorer.
         prompts: over which it is measured; empty for the text that the defaults write.
         most: mean Kullback-Leibler divergence, in nats.
     """
@@ -83,12 +82,7 @@ class DivergenceCheck:
 
 
 class CorrectAnswers:
-    """How often the model is right.
-
-    Args:
-        board: with the scorer.
-        model_name: as ``eval`` takes it.
-    """
+    """How often the model is right."""
 
     def __init__(
         self,
@@ -138,11 +132,7 @@ class CorrectAnswers:
 
 
 def require_reachable(wanted: LeastAccuracy) -> None:
-    """Refuse a share that so few questions cannot show.
-
-    Raises:
-        UsageError: even if all are answered right, the bound lies below; says how many it takes.
-    """
+    """Refuse a share that so few questions cannot show."""
     reached = wilson(wanted.questions, wanted.questions).low
     if reached >= wanted.share:
         return

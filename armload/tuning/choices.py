@@ -85,10 +85,6 @@ def space_of(objective: Objective, offer: AvailableChoices, narrowing: Path | No
 
     Args:
         narrowing: a file of options with lists, that replace what would be searched.
-
-    Raises:
-        UsageError: an option in the file cannot be searched for that objective.
-        DataError: the file is malformed; says where.
     """
     choices = {
         name: given
@@ -160,9 +156,6 @@ def require_feasible(space: Space, prior: Callable[[Setting], Feasibility], narr
 
     Args:
         narrowing: the file that made it so; empty without one.
-
-    Raises:
-        UsageError: says why the first cannot.
     """
     first = ""
     for setting in itertools.islice(space.settings(), _MOST_LOOKED_AT):
@@ -180,9 +173,17 @@ def require_feasible(space: Space, prior: Callable[[Setting], Feasibility], narr
 
 def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[Choice, ...]]:
     cores = sum(len(each.cores) for each in offer.clusters)
+    if cores <= _MOST_THREADS_EACH:
+        threads = tuple(range(1, cores + 1))
+    else:
+        step = -(-cores // _MOST_THREADS_EACH)
+        threads = (1, *range(step, cores, step), cores)
+    sets = core_sets(offer.clusters)
+    # Without a choice, a mixed board's fast cores are used.
+    every = cpu_words(core for each in offer.clusters for core in each.cores)
     offered: dict[str, tuple[Choice, ...]] = {
-        "threads": _threads(cores),
-        "cpus": (None, *_sets_of_cores(offer.clusters)),
+        "threads": threads,
+        "cpus": (None, *((*sets, every) if sets else ())),
         "numa": (None, "distribute", "isolate") if offer.nodes > 1 else (),
         "kv_type": _KV_TYPES,
         "flash_attention": (None, "off"),
@@ -201,20 +202,6 @@ def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[C
         if offer.prompt_tokens > _BATCH_TOKENS:
             offered["batch"] = _below(_BATCHES, offer.prompt_tokens)
     return offered
-
-
-def _sets_of_cores(clusters: Sequence[ClusterState]) -> tuple[Choice, ...]:
-    sets = core_sets(clusters)
-    # Without a choice, a mixed board's fast cores are used.
-    every = cpu_words(core for each in clusters for core in each.cores)
-    return (*sets, every) if sets else ()
-
-
-def _threads(cores: int) -> tuple[int, ...]:
-    if cores <= _MOST_THREADS_EACH:
-        return tuple(range(1, cores + 1))
-    step = -(-cores // _MOST_THREADS_EACH)
-    return (1, *range(step, cores, step), cores)
 
 
 def _below(choices: Sequence[Choice], tokens: int) -> tuple[Choice, ...]:

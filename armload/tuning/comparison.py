@@ -40,10 +40,6 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
     A setting's cost is that of its runs in the comparison at the search's end, or of its longest
     trials where it took no part in one. The two searches did not run in turn, so whatever the
     board did differently meanwhile is part of the ratio.
-
-    Raises:
-        UsageError: one has not ended.
-        DataError, DiskError: a file of one was changed, or cannot be read.
     """
     results = _result(a), _result(b)
     winners = [each.winner for each in results]
@@ -57,8 +53,19 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
     if a.tuning.objective != b.tuning.objective or _bases_differ(a.tuning, b.tuning):
         figures = ()  # a ratio of different quantities says nothing
     doubts = [*_doubts("A", results[0]), *_doubts("B", results[1])]
-    choices = _choices(winners, defaults)
+    one, other = (
+        differing_choices(setting, each) for setting, each in zip(winners, defaults, strict=True)
+    )
+    choices = [
+        each.model_copy(update={"name": f"winner's {each.name}"})
+        for each in differing_settings("setting", one, other)
+    ]
     verdict = overall_finding((), obstacles, figures, is_valid=not doubts)
+    found: list[ComparisonFinding] = []
+    if a.tuning.constraints != b.tuning.constraints:
+        found.append(ConstraintsDiffer())
+    if options := _searched_otherwise(_offered(a.tuning), _offered(b.tuning)):
+        found.append(SpacesDiffer(options=options))
     return Comparison(
         kind="tuning",
         a=_subject(a.tuning, results[0]),
@@ -72,7 +79,7 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
             *differing([("engines", "setting", a.tuning.engine, b.tuning.engine)]),
         ),
         findings=(
-            *_notes(a.tuning, b.tuning),
+            *found,
             *_not_interleaved("A", compared[0]),
             *_not_interleaved("B", compared[1]),
             *doubts,
@@ -158,16 +165,6 @@ def _figure(
     ]
 
 
-def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[SideDifference]:
-    one, other = (
-        differing_choices(setting, each) for setting, each in zip(winners, defaults, strict=True)
-    )
-    return [
-        each.model_copy(update={"name": f"winner's {each.name}"})
-        for each in differing_settings("setting", one, other)
-    ]
-
-
 def _obstacles(a: Tuning, b: Tuning) -> list[SideDifference]:
     found = differing(
         [
@@ -194,15 +191,6 @@ def _bases_differ(a: Tuning, b: Tuning) -> bool:
 def _named(tuning: Tuning, other: Tuning) -> str:
     same = tuning.model == other.model
     return f"{tuning.model} ({tuning.model_sha256[:12]})" if same else tuning.model
-
-
-def _notes(a: Tuning, b: Tuning) -> list[ComparisonFinding]:
-    found: list[ComparisonFinding] = []
-    if a.constraints != b.constraints:
-        found.append(ConstraintsDiffer())
-    if options := _searched_otherwise(_offered(a), _offered(b)):
-        found.append(SpacesDiffer(options=options))
-    return found
 
 
 def _offered(tuning: Tuning) -> Mapping[str, tuple[Choice, ...]]:

@@ -66,11 +66,6 @@ def confirm(
     Args:
         measure: a setting once, on the highest rung.
         said: is given each run.
-
-    Raises:
-        UnconfirmedError: a run of the leader failed, or broke a constraint.
-        RunError: one of the defaults did.
-        ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     earlier = runs_compared(tuned)
     pairs = _whole_pairs(each for each in earlier if each.leader.key == leader.key)
@@ -107,12 +102,6 @@ def confirm(
             append_lines(tuned.folder / CONFIRMATION_FILE, [pair[side]])
             said(pair[side])
         pairs.append(pair)
-    return _confirmation(leader, pairs)
-
-
-def _confirmation(
-    leader: Setting, pairs: Sequence[Mapping[ConfirmedSide, Compared]]
-) -> Confirmation:
     counted = _undisturbed(pairs)[:FEWEST_RUNS]
     costs = {side: tuple(pair[side].cost for pair in counted) for side in _SIDES}
     runs = {side: tuple(run for pair in counted for run in pair[side].evidence) for side in _SIDES}
@@ -146,11 +135,7 @@ def _undisturbed(
 
 
 def runs_compared(tuned: TuningFolder) -> list[Compared]:
-    """Return the runs of a search's comparisons so far; none where there was no comparison.
-
-    Raises:
-        DataError: the file was modified.
-    """
+    """Return the runs of a search's comparisons so far; none where there was no comparison."""
     return tuned.kind.read_lines(
         tuned.folder / CONFIRMATION_FILE, Compared, "Delete it to run the comparison again."
     )

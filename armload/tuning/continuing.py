@@ -90,13 +90,15 @@ class Continuations:
         return self._predictor.feasibility(plan, need, cost=self._expected_cost)
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
-        """Run a model with a setting once.
-
-        Raises:
-            UsageError: runs are too short for the power meter.
-        """
+        """Run a model with a setting once."""
         try:
-            one = self._combination(self._plan(setting, rung))
+            plan = self._plan(setting, rung)
+            # Making the prompt reads the whole vocabulary.
+            plan = plan.model_copy(update={"prompt": self._prompt})
+            if plan.draft_model is not None:
+                one = combination(self._model, plan, self._progress)
+            else:
+                one = Combination(model=self._model, draft=None, plan=plan)
             engine = one.engine(self._board.where.binaries)
             run = self._board.run(engine, new=next(self._new), place=place, warns=False)
         except (ConnectError, BusyError):
@@ -118,13 +120,6 @@ class Continuations:
         tokens = max(FEWEST_TOKENS, round(_SHARES[rung] * plan.n_predict))
         return plan.model_copy(update={"n_predict": min(tokens, plan.n_predict)})
 
-    def _combination(self, plan: Plan) -> Combination:
-        # Making the prompt reads the whole vocabulary.
-        plan = plan.model_copy(update={"prompt": self._prompt})
-        if plan.draft_model is not None:
-            return combination(self._model, plan, self._progress)
-        return Combination(model=self._model, draft=None, plan=plan)
-
     def _expected_cost(self, found: Prediction) -> float | None:
         expected = found.ttft_s if self._objective == "ttft" else found.token_s
         has_forecast = self._objective in ("decode", "ttft")
@@ -132,11 +127,7 @@ class Continuations:
 
 
 def require_samples(run: Run) -> None:
-    """Refuse a run that is too short: the search would lose the fastest settings only.
-
-    Raises:
-        UsageError: says how many tokens are enough.
-    """
+    """Refuse a run that is too short: the search would lose the fastest settings only."""
     decode_s, energy = run.summary.decode_s, run.energy
     if energy is None or energy.joules_per_token is not None or run.exit.status != 0:
         return

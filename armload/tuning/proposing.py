@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from armload.tuning.space import Choice, Parameter, Setting, Space
@@ -85,7 +85,11 @@ def proposed(
     )
     for _ in range(_PROPOSALS):
         asked = study.ask(distributions)
-        setting = _setting(space, asked.params)
+        setting = Setting(
+            choices={
+                each.name: each.choices[asked.params.get(each.name, 0)] for each in space.parameters
+            }
+        )
         if wanted(setting):
             return setting
     return random_wanted(space, wanted, seed)
@@ -108,9 +112,3 @@ def _indices(parameters: Sequence[Parameter], setting: Setting) -> dict[str, Any
             return None  # the defaults need not be in the space
         indices[each.name] = each.choices.index(choice)
     return indices
-
-
-def _setting(space: Space, indices: Mapping[str, int]) -> Setting:
-    return Setting(
-        choices={each.name: each.choices[indices.get(each.name, 0)] for each in space.parameters}
-    )

@@ -42,9 +42,6 @@ class Check(Protocol):
 
         Args:
             text: that the defaults wrote; none where there is none.
-
-        Raises:
-            ArmloadError: it could not be checked.
         """
 
 
@@ -85,13 +82,7 @@ class Judge:
         return bool(self._checks) and bool(key) and key not in self._known
 
     def checked(self, setting: Setting, judged: Judged) -> Judged:
-        """Check a setting, once for all settings that compute alike; the defaults need none.
-
-        Raises:
-            ConnectError, BusyError: the board does not answer any more, or is in use.
-            UsageError, DataError, DiskError: no setting can be checked so.
-            KeyboardInterrupt: what was answered is kept.
-        """
+        """Check a setting, once for all settings that compute alike; the defaults need none."""
         key = self._key(setting)
         if not key:
             return judged

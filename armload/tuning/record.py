@@ -220,11 +220,6 @@ class TuningFolder(CommandJournal[Tuning, TuningEntry]):
         write_whole(self.folder / RESULT_FILE, as_json(result).encode())
 
     def document(self) -> TuningDocument:
-        """Return all of it.
-
-        Raises:
-            DataError, DiskError: as for ``result``.
-        """
         return TuningDocument(tuning=self.tuning, trials=tuple(self.entries), result=self.result())
 
     def result(self) -> Result | None:

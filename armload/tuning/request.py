@@ -14,6 +14,7 @@ from armload.core.values import Value
 from armload.engines.completion import PROGRAM
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.server import SERVER
+from armload.engines.service_plan import ServingPlan
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models.hub_reference import PREFIX
@@ -82,6 +83,22 @@ class TunedLoad(Value):
         return {name: each for name, each in named.items() if each is not None}
 
 
+class TrialLoad(Value):
+    """A load on a server that is started for it.
+
+    Attributes:
+        plan: of the server.
+        requests: a rate for the total time; objectives for the rate.
+        count: of requests.
+        seed: of arrivals and requests.
+    """
+
+    plan: ServingPlan
+    requests: TunedLoad
+    count: int
+    seed: int
+
+
 class TuningRequest(Value):
     """What is searched, and how long.
 
@@ -109,7 +126,6 @@ class TuningRequest(Value):
 
     @property
     def program(self) -> str:
-        """The program that is measured."""
         return PROGRAM if self.requests is None else SERVER
 
     def check(self) -> None:
@@ -144,9 +160,6 @@ class TuningRequest(Value):
         """Return a checksum of the texts that it names, whatever their files are called.
 
         Empty without any.
-
-        Raises:
-            DiskError: a file cannot be read.
         """
         texts = [text.encode() for text in self.kld_prompts]
         accuracy = self.constraints.min_accuracy
@@ -212,9 +225,6 @@ def work_of(
     Args:
         prompt: empty for the usual one.
         prompt_tokens, n_predict: none for the usual ones.
-
-    Raises:
-        UsageError: a prompt is given twice, or no token would be timed.
     """
     if prompt and prompt_tokens is not None:
         raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")

@@ -104,13 +104,19 @@ class Search:
 
     @property
     def state(self) -> SearchState:
-        """How it stands."""
         leader = leader_of(self._able)
         next_one = self._next()
+        broken = [each for each in self._estimates if self._of(each).violates]
+        fastest = min(broken, key=lambda each: each.cost, default=None)
+        if fastest is None or (leader is not None and fastest.cost >= leader.cost):
+            violation = None
+        else:
+            reason = self._of(fastest).violates
+            violation = Violation(setting=fastest.setting, cost=fastest.cost, reason=reason)
         return SearchState(
             leader=leader,
             rivals=tuple(rivals_of(leader, self._able)) if leader else (),
-            violation=self._violation(leader),
+            violation=violation,
             ended=None if isinstance(next_one, Trial) else next_one,
         )
 
@@ -125,7 +131,8 @@ class Search:
         leader = leader_of(self._able)
         rivals = rivals_of(leader, self._able) if leader else []
         racing = self._raced(leader, rivals)
-        is_patient = self._is_patient(leader)
+        since = self._of(leader).order if leader else 0
+        is_patient = len(self._tried) - since <= PATIENCE
         new = None
         if is_patient and (racing is None or self._is_new_one_due()):
             new = self._new()
@@ -139,10 +146,6 @@ class Search:
         if rivals:
             return "equal"
         return "all tried" if is_patient else "separated"
-
-    def _is_patient(self, leader: ChoiceEstimate | None) -> bool:
-        since = self._of(leader).order if leader else 0
-        return len(self._tried) - since <= PATIENCE
 
     def _is_new_one_due(self) -> bool:
         raced = self._told - len(self._tried)
@@ -204,14 +207,6 @@ class Search:
         good = [(each.setting, math.log(each.cost)) for each in self._able]
         bad = max((cost for _, cost in good), default=0.0) + _WORSE_THAN_ALL
         return good + [(each.setting, bad) for each in self._tried.values() if not each.may_win]
-
-    def _violation(self, leader: ChoiceEstimate | None) -> Violation | None:
-        broken = [each for each in self._estimates if self._of(each).violates]
-        fastest = min(broken, key=lambda each: each.cost, default=None)
-        if fastest is None or (leader is not None and fastest.cost >= leader.cost):
-            return None
-        reason = self._of(fastest).violates
-        return Violation(setting=fastest.setting, cost=fastest.cost, reason=reason)
 
     def _of(self, estimate: ChoiceEstimate) -> Tried:
         return self._tried[estimate.setting.key]

@@ -9,29 +9,19 @@ from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
-from armload.core.progress import Progress
-from armload.core.values import Value, counted
+from armload.core.values import counted
 from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
 from armload.engines.server import plan_for, serving_need
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
-from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.registry import dialect_named
-from armload.serving.load_runner import LoadRunner
-from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
-from armload.serving.readiness import check_service
-from armload.serving.service import target_of_service
-from armload.serving.starting import one_request, served_there
-from armload.serving.target import LoadLevel, StopCondition
-from armload.serving.tokenizer import ServiceApi
-from armload.serving.workload import read_lengths, workload_of
+from armload.serving.starting import one_request
 from armload.tuning.feasibility import SettingPredictor
 from armload.tuning.reach import TuningBoard
-from armload.tuning.request import DIALECT, TunedLoad
+from armload.tuning.request import TrialLoad, TunedLoad
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
@@ -43,52 +33,6 @@ _GARBAGE_FROM = 0.5
 """Share of the answers that must be garbage, or a small model's odd one would count."""
 
 _FEWEST = 4
-
-
-class TrialLoad(Value):
-    """A load on a server that is started for it.
-
-    Attributes:
-        plan: of the server.
-        requests: a rate for the total time; objectives for the rate.
-        count: of requests.
-        seed: of arrivals and requests.
-    """
-
-    plan: ServingPlan
-    requests: TunedLoad
-    count: int
-    seed: int
-
-
-def load_there(where: Session, model: Model, one: TrialLoad, progress: Progress) -> LoadFolder:
-    """Serve a model on a board that is reached already, put it under load, and keep the load.
-
-    Raises:
-        ArmloadError: it cannot be served, or no request succeeded.
-    """
-    wanted = one.requests
-    with served_there(where, model, one.plan, progress, new=False) as service:
-        target = target_of_service(service, dialect_named(DIALECT))
-        work = workload_of(
-            ServiceApi(target.url, target.api_key),
-            wanted.data,
-            prompt=read_lengths("prompt-tokens", wanted.prompt_tokens),
-            answer=read_lengths("n-predict", wanted.n_predict) if wanted.n_predict else None,
-            stops_at_end=False,
-            seed=one.seed,
-            most=one.count,
-            progress=progress,
-        )
-        stop = StopCondition(requests=one.count, timeout_s=wanted.timeout_s)
-        check_service(target, work.request(0), stop.timeout_s)
-        loading = LoadRunner(
-            *(target, work, Arrivals(kind="seed"), one.seed, progress), wanted.objectives
-        )
-        level = LoadLevel(concurrency=service.plan.slots)
-        if wanted.rate is not None:
-            level = LoadLevel(rate=wanted.rate)
-        return loading.point(level, stop)
 
 
 class ServiceLoads:
@@ -144,7 +88,14 @@ class ServiceLoads:
                 plan=self._plan(setting), requests=self._requests, count=count, seed=self._seed
             )
             kept = self._board.load(self._model, one, place)
-            return self._attempt(kept, count)
+            outcome = outcome_of(
+                kept.load, kept.requests(0), self._requests, times=self._count / count
+            )
+            _, steps = read_trace(kept.trace_file(0))
+            memory = peak_memory([step for step in steps if step.model == 0])
+            return TrialAttempt(
+                outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None
+            )
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
@@ -153,12 +104,6 @@ class ServiceLoads:
     def _plan(self, setting: Setting) -> ServingPlan:
         given = options_of(setting)
         return plan_for(self._model, serving_plan_of(given, "the setting"))
-
-    def _attempt(self, kept: LoadFolder, count: int) -> TrialAttempt:
-        outcome = outcome_of(kept.load, kept.requests(0), self._requests, times=self._count / count)
-        _, steps = read_trace(kept.trace_file(0))
-        memory = peak_memory([step for step in steps if step.model == 0])
-        return TrialAttempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)
 
 
 def too_short(plan: ServingPlan, wanted: TunedLoad) -> str:
@@ -186,7 +131,13 @@ def outcome_of(
     if cost is None:
         return Outcome(status="failed", reason=reason, evidence=(load.id,))
     of_words = wanted.data is None
-    reason = _failures(found) or _cut_off(found) or _garbage(records, of_words=of_words)
+    failed = sum(found.failed.values())
+    if not failed:
+        failures = ""
+    else:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found.failed.items())
+        failures = f"{failed} of {counted(found.requests, 'request')} failed ({kinds})"
+    reason = failures or _cut_off(found) or _garbage(records, of_words=of_words)
     status: Status = "violates" if reason else "measured"
     return Outcome(status=status, cost=cost, reason=reason, evidence=(load.id,))
 
@@ -227,11 +178,3 @@ def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:
         return ""
     of_all = f"{len(doubts)} of {counted(len(records), 'answer')}"
     return f"{of_all} are degenerate: {doubts[0].sentence}"
-
-
-def _failures(found: Metrics) -> str:
-    failed = sum(found.failed.values())
-    if not failed:
-        return ""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found.failed.items())
-    return f"{failed} of {counted(found.requests, 'request')} failed ({kinds})"

@@ -39,7 +39,6 @@ _SCORED = ("kv_type", "flash_attention", "micro_batch")
 
 
 def options_of(setting: Setting) -> Options:
-    """Return the options that make a setting."""
     given = {name: choice for name, choice in setting.choices.items() if choice is not None}
     return Options.model_validate(given)
 
@@ -114,12 +113,7 @@ def default_path(board: str, model: str) -> Path:
 
 
 def check_path(path: Path) -> None:
-    """Refuse to replace a file that no search has written.
-
-    Raises:
-        UsageError: there is one.
-        DiskError: it cannot be read.
-    """
+    """Refuse to replace a file that no search has written."""
     if not path.exists():
         return
     try:

@@ -44,7 +44,6 @@ class Setting(Value):
 
     @property
     def key(self) -> Key:
-        """What tells it from other settings."""
         return tuple(sorted(self.choices.items()))
 
 

@@ -76,9 +76,4 @@ class Measurer(Protocol):
         """Say what is expected of a setting."""
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
-        """Measure a setting.
-
-        Raises:
-            ConnectError, BusyError: the board does not answer any more, or is in use.
-            KeyboardInterrupt: after what is there was kept.
-        """
+        """Measure a setting."""

@@ -62,18 +62,8 @@ def tune(
     ``request.new`` says so.
 
     Args:
-        request: where, and with which source.
         output: the plan file; none for one named after board and model.
-        reach: how the board is reached.
         begun: is shown the search before its first trial.
-        report: called for every trial.
-
-    Raises:
-        UsageError: what is asked for cannot be met, or measured; nothing was run then.
-        RunError: no setting works.
-        ConnectError, BusyError: the board stayed away, or is in use; repeating the command
-            resumes from there.
-        KeyboardInterrupt: likewise.
     """
     goal.check()
     board = load_board(request.board)

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.noise import NOISE_SHARE, WINDOW_CHARACTERS, is_noise, odd_share
-from armload.analysis.sanity import TextFault, doubts_about_text
+from armload.analysis.sanity import (
+    NOISE_SHARE,
+    WINDOW_CHARACTERS,
+    TextFault,
+    doubts_about_text,
+    is_noise,
+    odd_share,
+)
 from tests.unit.runs import TEXT
 
 ROOT = Path(__file__).parents[2]

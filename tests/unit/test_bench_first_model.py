@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.fitted import FittedModel
-from armload.bench.first_model import first_models, proposed
-from armload.bench.fitting import fit, fit_hardware
+from armload.bench.fitting import first_models, fit, fit_hardware, proposed
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan

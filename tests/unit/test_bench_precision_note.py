@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.statistics import FEWEST_TOKENS, interval_of_runs, median_interval
-from armload.bench.precision_note import precision_note
+from armload.bench.options import precision_note
 from armload.core.errors import UsageError
 from armload.tuning.request import work_of
 from armload.tuning.wanted import Objective

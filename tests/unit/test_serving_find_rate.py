@@ -20,7 +20,7 @@ from armload.core.json_lines import write_lines
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.llama_server import LlamaServer
+from armload.serving.dialects.registry import LlamaServer
 from armload.serving.find_rate import find_rate
 from armload.serving.load_runner import LoadRunner, StoppingRule
 from armload.serving.loads import LoadFolder

@@ -13,8 +13,8 @@ from armload.analysis.limit import find_limit
 from armload.analysis.limit_findings import Limit
 from armload.analysis.load.latency import e2e_s, missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
-from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
-from armload.analysis.load.records import Objective, Objectives, Stage
+from armload.analysis.load.parts import Accounting, Parts
+from armload.analysis.load.records import Objectives, Stage
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerMetric, server_metrics
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
@@ -120,19 +120,15 @@ def _slow(accounting: Accounting, objectives: Objectives | None) -> Iterator[Slo
             is_slow = beyond_s >= max(SLOW_BY_S, (SLOW_FROM - 1) * parts.own_s)
         else:
             missed = missed_objective(record, objectives)
-            parts = _judged(account, missed)
+            if missed == "ttft":
+                parts = account.first
+            else:
+                parts = account.rest if missed == "tpot" else account.whole
             is_slow = missed is not None
         if not is_slow:
             continue
         cause = _cause(parts, reads_steadily=accounting.reads_steadily)
         yield SlowRequest(request=record, cause=cause, parts=parts)
-
-
-def _judged(account: LatencyBreakdown, missed: Objective | None) -> Parts:
-    """Return the part of a request's time in which it missed an objective."""
-    if missed == "ttft":
-        return account.first
-    return account.rest if missed == "tpot" else account.whole
 
 
 def _cause(parts: Parts, *, reads_steadily: bool) -> Cause:
@@ -237,6 +233,19 @@ def assess(
         context_tokens=observed.context_tokens,
         percentiles=percentiles,
     )
+    steps = observed.steps_within(*observed.window_s)
+    if job is None or observed.header is None or not steps:
+        limit = None
+    else:
+        found = find_limit(
+            steps,
+            observed.header,
+            model=job.model,
+            board=job.board,
+            before=job.before,
+            cpus=cpus_of(job),
+        )
+        limit = Limit.of(found)
     return AssessedPoint(
         rate=observed.point.rate,
         concurrency=observed.point.concurrency,
@@ -245,24 +254,9 @@ def assess(
         telemetry=telemetry_of(observed),
         energy=energy_of(observed, metrics),
         slow=dict(slow),
-        limit=_limit(observed, job),
+        limit=limit,
         server=server_metrics(observed.server),
     )
-
-
-def _limit(observed: ObservedPoint, job: Job | None) -> Limit | None:
-    steps = observed.steps_within(*observed.window_s)
-    if job is None or observed.header is None or not steps:
-        return None
-    found = find_limit(
-        steps,
-        observed.header,
-        model=job.model,
-        board=job.board,
-        before=job.before,
-        cpus=cpus_of(job),
-    )
-    return Limit.of(found)
 
 
 def cpus_of(job: Job) -> str | None:

@@ -74,13 +74,19 @@ def capacity_of(
     best = sustained[-1] if sustained else None
     undecided = next((each for each, _ in below if best is None or each.pace > best.pace), None)
     cause, failure = (None, "") if refuted is None else _why(refuted)
+    if best is not None:
+        headline = f"sustains {best.label} within the SLO"
+    elif undecided is not None:
+        headline = f"may or may not sustain {undecided.label} within the SLO"
+    else:  # the lowest of all is refuted
+        headline = f"does not sustain {rated[0][0].label} within the SLO"
     return Capacity(
         rate=best.rate if best else None,
         concurrency=best.concurrency if best else None,
         refuted=refuted.pace if refuted else None,
         most_per_s=most_per_s,
         bottleneck=cause,
-        headline=_headline(best, undecided, refuted),
+        headline=headline,
         sentence=" ".join(
             [
                 *_sustained(best, undecided, refuted, most_per_s),
@@ -125,17 +131,6 @@ def why_slow(point: AssessedPoint) -> str:
     """Say what made most of a point's slow requests slow; nothing where none was."""
     cause = point.main_cause
     return "" if cause is None else _sentence(_reason(point, cause))
-
-
-def _headline(
-    best: AssessedPoint | None, undecided: AssessedPoint | None, refuted: AssessedPoint | None
-) -> str:
-    if best is not None:
-        return f"sustains {best.label} within the SLO"
-    if undecided is not None:
-        return f"may or may not sustain {undecided.label} within the SLO"
-    assert refuted is not None  # noqa: S101 - there is a point
-    return f"does not sustain {refuted.label} within the SLO"
 
 
 def _sustained(

@@ -112,7 +112,16 @@ def _compared(
         for measure in _LATENCIES
         if (figure := _figure(measure, pairs, independent)) is not None
     )
-    differences = (*_differences(a, b),)
+    differences = (
+        *differing(
+            [
+                ("requests", "obstacle", a.requests_from, b.requests_from),
+                ("arrivals", "obstacle", a.arrivals, b.arrivals),
+                ("seed", "obstacle", a.seed, b.seed),
+                ("--max-concurrency", "obstacle", _caps(a), _caps(b)),
+            ]
+        ),
+    )
     found: list[ComparisonFinding] = []
     if not figures:
         found.append(NothingInCommon(what="answered request"))
@@ -255,17 +264,6 @@ def ratio_of_repeats(repeats: Sequence[Sequence[tuple[float, float]]]) -> Ratio 
 
 def _positive(seconds: float) -> float:
     return max(seconds, _LEAST_S)
-
-
-def _differences(a: Load, b: Load) -> list[SideDifference]:
-    return differing(
-        [
-            ("requests", "obstacle", a.requests_from, b.requests_from),
-            ("arrivals", "obstacle", a.arrivals, b.arrivals),
-            ("seed", "obstacle", a.seed, b.seed),
-            ("--max-concurrency", "obstacle", _caps(a), _caps(b)),
-        ]
-    )
 
 
 def _caps(load: Load) -> str:

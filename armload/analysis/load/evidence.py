@@ -74,11 +74,20 @@ class Evidence:
 def judged_with(above: Sequence[Evidence], found: Evidence, level: float) -> RateVerdict:
     """Say whether a rate is sustained, by its requests and those at higher rates."""
     every = [*above, found]
+    waits = [each.waits for each in every if each.waits is not None]
+    if len(waits) < len(every):
+        joined = None
+    else:
+        joined = QueueWaits(
+            waits_s=list(chain.from_iterable(each.waits_s for each in waits)),
+            own_s=list(chain.from_iterable(each.own_s for each in waits)),
+            remembered=max(each.remembered for each in waits),
+        )
     verdict = judged(
         list(chain.from_iterable(each.severities for each in every)),
         sum(each.steady.independent for each in every),
         found.steady.stability,
-        _joined(every),
+        joined,
         level,
     )
     if verdict == "sustained" or not above:
@@ -86,17 +95,6 @@ def judged_with(above: Sequence[Evidence], found: Evidence, level: float) -> Rat
     # That it is not, only its own requests can show.
     return judged(
         found.severities, found.steady.independent, found.steady.stability, found.waits, 0.0
-    )
-
-
-def _joined(every: Sequence[Evidence]) -> QueueWaits | None:
-    waits = [each.waits for each in every if each.waits is not None]
-    if len(waits) < len(every):
-        return None
-    return QueueWaits(
-        waits_s=list(chain.from_iterable(each.waits_s for each in waits)),
-        own_s=list(chain.from_iterable(each.own_s for each in waits)),
-        remembered=max(each.remembered for each in waits),
     )
 
 

@@ -150,10 +150,14 @@ def live_rows(
         slots: of the server.
         received_tokens: of all answers of the point.
     """
+    if not found.before_first:
+        in_flight = str(found.in_flight)
+    else:
+        in_flight = f"{found.in_flight}, {found.before_first} of them without a token yet"
     rows = [
         ("rate", f"{level}, {found.answered_per_s:.3g}/s answered (last {found.window_s:.0f} s)"),
         ("received", counted(received_tokens, "token")),
-        ("in flight", _in_flight(found)),
+        ("in flight", in_flight),
         ("first token", _latency(found.ttft)),
         ("per token", _latency(found.tpot)),
         ("failed", ", ".join(f"{count} {kind}" for kind, count in found.failed.items()) or "none"),
@@ -161,12 +165,6 @@ def live_rows(
         ("board", "" if found.celsius is None else f"{found.celsius:.0f} °C"),
     ]
     return [(label, words) for label, words in rows if words]
-
-
-def _in_flight(found: LiveFigures) -> str:
-    if not found.before_first:
-        return str(found.in_flight)
-    return f"{found.in_flight}, {found.before_first} of them without a token yet"
 
 
 def _slots(found: LiveFigures, slots: int | None) -> str:

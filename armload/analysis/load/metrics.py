@@ -200,7 +200,12 @@ def metrics_of(
 
     lateness = summary(measured, latency.lateness_s)
     # An answer that was given up had its first token, and its time is known.
-    begun = [record for record in measured if record.outcome == "ok" or _was_left(record)]
+    begun = [
+        record
+        for record in measured
+        if record.outcome == "ok"
+        or (record.outcome == "abandoned" and record.first_chunk_s is not None)
+    ]
     ttft = summary(begun, latency.ttft_s, scheduled_s)
     texts = [record for record in ok if record.dimensions is None]
     ttft_from_sent = summary(
@@ -269,10 +274,6 @@ def metrics_of(
         valid=not doubts,
         findings=tuple(doubts),
     )
-
-
-def _was_left(record: EndedRequest) -> bool:
-    return record.outcome == "abandoned" and record.first_chunk_s is not None
 
 
 def _goodput(

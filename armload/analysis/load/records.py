@@ -44,11 +44,7 @@ class Objectives(Value):
 
 
 def read_objectives(text: str) -> Objectives | None:
-    """Read what a person typed, such as ``ttft=2s,tpot=500ms``; none of an empty text.
-
-    Raises:
-        UsageError: an objective is unknown, given twice, or no time above 0.
-    """
+    """Read what a person typed, such as ``ttft=2s,tpot=500ms``; none of an empty text."""
     if not text:
         return None
     limits: dict[str, float] = {}

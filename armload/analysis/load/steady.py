@@ -195,7 +195,11 @@ def steady(times: ServedTimes, rate: float, slots: int | None) -> SteadyState:
     spread = float(services.var()) / service_s**2 if service_s > 0 else 0.0
     backlog = _Backlog(begun_s[np.isfinite(begun_s)], end_s[ended], last_s)
     full = backlog.full(known or max(1, backlog.level(0.1, since_s=backlog.middle_s)))
-    most = _most_per_s(full, spread)
+    if full.answered < FEWEST_SATURATED or full.seconds <= 0:
+        most = None
+    else:
+        per_s, error = full.answered / full.seconds, _relative_error(full, spread)
+        most = Interval(low=per_s * max(0.0, 1 - 1.96 * error), high=per_s * (1 + 1.96 * error))
     open_at_end = int((end_s > last_s).sum())
     # Where slots are known, a queue that grows keeps them all busy.
     if known is not None and length_s >= _LEAST_SERVICE_TIMES * service_s:
@@ -205,7 +209,9 @@ def steady(times: ServedTimes, rate: float, slots: int | None) -> SteadyState:
         recurs = backlog.returns() >= FEWEST_RETURNS
         grows = open_at_end > _lag(full, rate, length_s)
     if known:
-        load = _cautious_load(rate, known, service_s, spread, int(ended.sum()), most)
+        load = rate * service_s * (1 + DEVIATIONS * math.sqrt(spread / int(ended.sum()))) / known
+        if most is not None:
+            load = max(load, rate / most.middle)
         remembers_s = correlation_s(load, known, service_s, spread)
         remembered = remembered_requests(rate, remembers_s - service_s, spread)
     else:
@@ -287,13 +293,6 @@ def _relative_error(full: _Full, spread: float) -> float:
     return math.sqrt(max(spread, 1 / full.answered) / full.answered)
 
 
-def _most_per_s(full: _Full, spread: float) -> Interval | None:
-    if full.answered < FEWEST_SATURATED or full.seconds <= 0:
-        return None
-    per_s, error = full.answered / full.seconds, _relative_error(full, spread)
-    return Interval(low=per_s * max(0.0, 1 - 1.96 * error), high=per_s * (1 + 1.96 * error))
-
-
 def _lag(full: _Full, rate: float, length_s: float) -> float:
     """Return half of how many requests are open at the end if the service lags as it does."""
     return (rate - full.answered / full.seconds) * length_s / 2 if full.seconds > 0 else math.inf
@@ -308,20 +307,6 @@ def _stability(full: _Full, rate: float, spread: float, *, recurs: bool, grows: 
         if per_s * (1 - _SURE * error) > rate:
             return "stable"
     return "stable" if recurs else "undecided"
-
-
-def _cautious_load(
-    rate: float,
-    slots: int,
-    service_s: float,
-    spread: float,
-    count: int,
-    most_per_s: Interval | None,
-) -> float:
-    load = rate * service_s * (1 + DEVIATIONS * math.sqrt(spread / count)) / slots
-    if most_per_s is not None:
-        load = max(load, rate / most_per_s.middle)
-    return load
 
 
 def correlation_s(load: float, slots: int, service_s: float, spread: float) -> float:

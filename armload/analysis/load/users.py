@@ -62,7 +62,6 @@ class Conversations(Value):
         return self.length_s <= _MOST_FILLING * self.span_s
 
     def sentence(self) -> str:
-        """Say what became of them."""
         complete = self.ended.get("complete", 0)
         held = f"{counted(self.begun, 'conversation')} of {self.turns:.3g} turns on average"
         if complete == self.begun:
@@ -103,7 +102,6 @@ class Abandoned(Value):
     left_busy: int
 
     def sentence(self, requests: int) -> str:
-        """Say who gave up, of so many requests."""
         said = (
             f"users abandoned {self.requests:,} of {counted(requests, 'request')}, "
             f"{self.unanswered:,} of them before any text arrived. End-to-end latencies cover only "

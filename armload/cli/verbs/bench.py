@@ -343,7 +343,7 @@ def _extent(listed: Options, plans: int) -> _Extent:
 
 def _say_how_precise(plans: Sequence[Plan], repeats: int | None) -> None:
     """Say before hours of runs that these cannot give an interval."""
-    from armload.bench.precision_note import precision_note
+    from armload.bench.options import precision_note
     from armload.cli import terminal
 
     if note := precision_note([plan.n_predict for plan in plans], repeats):

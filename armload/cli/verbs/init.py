@@ -318,7 +318,7 @@ def _request(options: InitOptions, board: str) -> Request:
 
 
 def _with_model(options: InitOptions, board: str, named: str) -> InitOptions:
-    from armload.bench.first_model import first_models
+    from armload.bench.fitting import first_models
     from armload.cli import terminal
     from armload.core.shell import program_name
     from armload.engines.plan import Plan

@@ -104,9 +104,8 @@ def watch(options: WatchOptions) -> Result:
     from armload.boards.board import is_group
     from armload.cli import terminal
     from armload.engines.rpc_server import RPC_SERVER
-    from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
+    from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at, with_wheel
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
-    from armload.engines.watched.mnn_wheel import with_wheel
     from armload.report.table import NewRun
     from armload.runs.pipeline import execute
     from armload.runs.request import Request

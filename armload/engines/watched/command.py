@@ -43,9 +43,6 @@ def for_board(words: Sequence[str], payload: Sequence[Payload], layout: Layout) 
 
     A payload is named by its path on this machine or by its own name: ``qwen/config.json`` is that
     file of the folder ``qwen``. So is what follows the first ``=`` of an option.
-
-    Raises:
-        UsageError: as for ``program_among``.
     """
     program = program_among(words[0], payload)
     parts = (part for each in payload for part in each.files)
@@ -64,12 +61,7 @@ def for_board(words: Sequence[str], payload: Sequence[Payload], layout: Layout) 
 
 
 def program_among(first: str, payload: Sequence[FoundPayload]) -> FoundFile | None:
-    """Return the file that the first word of a command line names; none for one of the board's.
-
-    Raises:
-        UsageError: two payloads have the same name, or the program is neither put there nor can
-            lie on the board.
-    """
+    """Return the file that the first word of a command line names; none for one of the board's."""
     names = [each.name for each in payload]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -143,12 +135,6 @@ class Script(Value):
 
 
 def look_at_program(program: FoundFile) -> Inspection | Script:
-    """Say what a program's file is.
-
-    Raises:
-        UsageError: it may not be executed.
-        DataError, BuildError: it is neither a script nor a whole ELF file.
-    """
     if not program.executable:
         raise UsageError(
             f"{program.local} is not executable.",
@@ -176,27 +162,37 @@ def check_program(
         found: what it says of itself, as programs see it.
         program: what is to be run; the name of a program of the board's own.
         payload: what is put there, which may hold libraries.
-
-    Raises:
-        BoardError: another kind of machine, no loader, no such program on the board.
     """
     if isinstance(program, str):
         _check_there(host, program)
     elif isinstance(program, Script):
-        _check_interpreter(host, program)
+        if program.interpreter and not _has(host, program.interpreter):
+            raise BoardError(
+                f"{host.name}: {program.name} is a script for {program.interpreter}, which is "
+                "missing on the board.",
+                f"Call another interpreter: -- sh {program.name}, for instance.",
+            )
     else:
-        _check_machine(board, found, program)
+        if not is_cpu_unknown(board, found) and program.architecture != found.machine:
+            raise BoardError(
+                f"{board.name}: its kernel is {found.machine}, and {program.path.name} is built "
+                f"for {program.architecture}.",
+                "Rebuild it for that architecture.",
+            )
         if program.interpreter is not None:
             _check_loader(host, program, payload, progress)
-        _say_lacking_features(host, found, program, progress)
+        used = used_features(program.features)
+        lacking = [name for name in used if name not in found.cpu_features]
+        if lacking and found.cpu_features:
+            progress.say(
+                f"{program.path.name} uses {', '.join(lacking)}, which the CPU of {host.name} "
+                "does not have: unless it checks for them at run time, it will end with an illegal "
+                "instruction."
+            )
 
 
 def check_wheel(host: Host, python: str) -> None:
-    """Make sure that a board's Python has MNN's wheel, with its language models.
-
-    Raises:
-        BoardError: it has not; with Python's own words.
-    """
+    """Make sure that a board's Python has MNN's wheel, with its language models."""
     done = host.run(join([python, "-c", "import MNN.llm"]), timeout_s=_WHEEL_LIMIT_S)
     if done.status == 0:
         return
@@ -218,26 +214,6 @@ def _check_there(host: Host, word: str) -> None:
         raise BoardError(
             f"{host.name}: no program {word} on the board.",
             "Copy it with --put FILE, or give its full path on the board.",
-        )
-
-
-def _check_interpreter(host: Host, script: Script) -> None:
-    if script.interpreter and not _has(host, script.interpreter):
-        raise BoardError(
-            f"{host.name}: {script.name} is a script for {script.interpreter}, which is missing "
-            "on the board.",
-            f"Call another interpreter: -- sh {script.name}, for instance.",
-        )
-
-
-def _check_machine(board: Board, found: Probe, inspection: Inspection) -> None:
-    if is_cpu_unknown(board, found):
-        return
-    if inspection.architecture != found.machine:
-        raise BoardError(
-            f"{board.name}: its kernel is {found.machine}, and {inspection.path.name} is built for "
-            f"{inspection.architecture}.",
-            "Rebuild it for that architecture.",
         )
 
 
@@ -263,17 +239,4 @@ def _check_loader(
             f"{name} needs {', '.join(missing)}, which is not among the files of --put or in the "
             f"usual library folders of {host.name}: it may not start. Copy libraries with --put "
             "FILE, too."
-        )
-
-
-def _say_lacking_features(
-    host: Host, found: Probe, inspection: Inspection, progress: Progress
-) -> None:
-    used = used_features(inspection.features)
-    lacking = [name for name in used if name not in found.cpu_features]
-    if lacking and found.cpu_features:
-        progress.say(
-            f"{inspection.path.name} uses {', '.join(lacking)}, which the CPU of {host.name} "
-            "does not have: unless it checks for them at run time, it will end with an illegal "
-            "instruction."
         )

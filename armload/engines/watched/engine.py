@@ -1,8 +1,12 @@
-"""Any other program, run under our ``watch``, which times its writes and looks at its memory."""
+"""Any other program, run under our ``watch``, which times its writes and looks at its memory.
+
+One of them is MNN's Python wheel, with a script of ours.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -11,6 +15,8 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.helper import WATCH
 from armload.build.inspection import Inspection
+from armload.core.errors import UsageError
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.layout import Layout, from_program_folder
@@ -159,7 +165,6 @@ class WatchedProgram(Engine):
         )
 
     def program(self, context: RunContext) -> str:
-        """Return the program under ``watch``."""
         return self._on(context.layout).words[0]
 
     @staticmethod
@@ -189,12 +194,7 @@ class WatchedProgram(Engine):
 
 
 def look_at(request: WatchRequest) -> Inspection | Script | str:
-    """Say what is to be run, from the files' names alone; a program of the board's own is a word.
-
-    Raises:
-        UsageError: something to put there is missing, or the program cannot be run on any board.
-        DataError, BuildError: it is neither a script nor a whole ELF file.
-    """
+    """Say what is to be run, by the files' names alone; a program of the board's own is a word."""
     found: list[FoundPayload] = [find_payload(path) for path in request.put]
     file = program_among(request.words[0], found)
     return request.words[0] if file is None else look_at_program(file)
@@ -204,3 +204,55 @@ def _features(inspection: Inspection | None) -> tuple[str, ...]:
     if inspection is None:
         return ()
     return tuple(use.feature for use in inspection.features if not use.guarded)
+
+
+CONFIG = "config.json"
+_SCRIPT = "mnn_answer.py"
+
+
+def with_wheel(
+    request: WatchRequest,
+    model: Path,
+    *,
+    prompt: str,
+    tokens: int,
+    python: str,
+    folder: Path,
+) -> WatchRequest:
+    """Return a request that lets the wheel answer a prompt.
+
+    Args:
+        request: how long it may take, and what else it needs.
+        model: an MNN model's folder, with its ``config.json``.
+        tokens: to generate, at most.
+        folder: on this machine, for the prompt's file while the request lasts.
+    """
+    if not (model.expanduser() / CONFIG).is_file():
+        raise UsageError(
+            f"--mnn-python {model}: this folder has no {CONFIG}.",
+            "Use the folder that MNN's llmexport wrote.",
+        )
+    if tokens < 1:
+        raise UsageError("-n 0: generate at least one token.")
+    try:
+        content = prompt.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("--prompt: this is not valid UTF-8.") from error
+    if not content.strip():
+        raise UsageError("--prompt: the prompt is empty.")
+    # Its name tells two prompts apart wherever only the command line is seen.
+    file = folder / f"prompt-{hashlib.sha256(content).hexdigest()[:12]}.txt"
+    file.write_bytes(content)
+    script = data_path("deploy", _SCRIPT)
+    name = Path(os.path.normpath(model.expanduser().absolute())).name
+    words = (python, script.name, f"{name}/{CONFIG}", file.name, str(tokens))
+    return request.model_copy(
+        update={
+            "words": words,
+            "put": (*request.put, model, script, file),
+            "reads": "mnn",
+            "name": request.name or name,
+            "wheel_python": python,
+            "n_predict": tokens,
+        }
+    )

@@ -57,12 +57,7 @@ class WatchedOnGroup(WatchedProgram):
     def on_group(
         cls, request: WatchRequest, program: Inspection | Script | str, progress: Progress
     ) -> WatchedOnGroup:
-        """Read the model, and what is to be put on the board.
-
-        Raises:
-            UsageError: as for ``model_of``, or ``read_payload``.
-            DataError: the model's file is malformed.
-        """
+        """Read the model, and what is to be put on the board."""
         model = read_model(model_of(request), progress)
         payload = [read_payload(path, progress) for path in request.put]
         return cls(request, payload, program, model)
@@ -104,12 +99,7 @@ class WatchedOnGroup(WatchedProgram):
 
 
 def model_of(request: WatchRequest) -> Path:
-    """Return the model that a llama.cpp program is to compute on a group.
-
-    Raises:
-        UsageError: it is another program, names no model that is put on the board, or says itself
-            how the model is divided.
-    """
+    """Return the model that a llama.cpp program is to compute on a group."""
     name = Path(request.words[0]).name
     if name not in _PROGRAMS:
         raise UsageError(

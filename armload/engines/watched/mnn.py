@@ -88,9 +88,6 @@ def llm_demo_figures(path: Path, text: str) -> list[Measurement]:
     """Return a measurement for each summary between rulers of ``#``.
 
     MNN rounds times to 10 ms, so a speed is taken as printed, not computed again.
-
-    Raises:
-        DataError: a summary lacks its speeds.
     """
     found: list[Measurement] = []
     for summary in llm_demo_summaries(text):

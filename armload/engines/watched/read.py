@@ -86,9 +86,6 @@ def read_watching(path: Path) -> Watching:
     """Read the ``trace.jsonl`` of a watched program.
 
     A line that was cut off is left out.
-
-    Raises:
-        DataError: a line that is whole is not what ``watch`` writes.
     """
     writes: list[Write] = []
     looks: list[Look] = []
@@ -118,25 +115,58 @@ _ROUNDED_S = 0.02
 
 
 def read_watched(watched: Watched, folder: Path) -> Output:
-    """Read a watched run's raw files; any of them may be missing.
-
-    Raises:
-        DataError: the trace is malformed.
-    """
+    """Read a watched run's raw files; any of them may be missing."""
     noted = read_watching(folder / TRACE_FILE)
     stdout = content(folder / STDOUT_FILE)
     output = read_output(watched.reads, stdout)
     pieces = _of_answer(noted.writes, output, stdout)
     steps, notes = _steps(pieces, output)
+    resident = [write.rss_bytes for write in noted.writes]
+    resident += [look.rss_bytes for look in noted.looks]
+    virtual_bytes = 0
+    if noted.end is not None:
+        resident.append(noted.end.max_rss_bytes)
+        virtual_bytes = noted.end.max_vms_bytes or 0
+    most = max(resident, default=0)
+    if (
+        output.prefill_s is None
+        or output.prefill_tokens is None
+        or output.decode_s is None
+        or output.decode_tokens is None
+    ):
+        engine_times = None
+    else:
+        engine_times = EngineTimes(
+            prompt_ms=output.prefill_s * 1000,
+            prompt_tokens=output.prefill_tokens,
+            eval_ms=output.decode_s * 1000,
+            eval_tokens=output.decode_tokens,
+        )
+    start_ns = noted.header.start_ns if noted.header else None
+    # Where nobody says that the output is tokens, its first write is no first token.
+    first = pieces[0] if pieces and output.decode_tokens is not None else None
+    last_ns = [
+        *(write.end_ns for write in noted.writes[-1:]),
+        *([noted.end.end_ns] if noted.end else []),
+    ]
     return Output(
         header=noted.header,
         steps=steps,
         text=None
         if output.answer is None
         else stdout[slice(*output.answer)].decode("utf-8", "replace"),
-        reported=_reported(noted, output, pieces),
-        times=_engine_times(output),
-        memory=_memory(noted),
+        reported=Reported(
+            ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
+            wall_s=(last_ns[-1] - start_ns) / 1e9 if last_ns and start_ns is not None else None,
+            prefill_tps=output.prefill_tps,
+            decode_tps=output.decode_tps,
+            prefill_s=output.prefill_s,
+            prefill_tokens=output.prefill_tokens,
+            decode_s=output.decode_s,
+            decode_tokens=output.decode_tokens,
+        ),
+        times=engine_times,
+        memory=Memory(max_rss_bytes=most, max_vms_bytes=max(most, virtual_bytes)) if most else None,
         missing=output.missing,
         notes=(*output.notes, *notes, *_notes_on_watching(noted, stdout)),
     )
@@ -208,53 +238,6 @@ def _disagreement(steps: Sequence[Step], output: EngineOutput) -> list[str]:
         f"{ours_s * 1000:.3g} ms: one of the two includes something else, such as a second prompt."
     )
     return [note]
-
-
-def _reported(noted: Watching, output: EngineOutput, pieces: Sequence[Write]) -> Reported:
-    start_ns = noted.header.start_ns if noted.header else None
-    # Where nobody says that the output is tokens, its first write is no first token.
-    first = pieces[0] if pieces and output.decode_tokens is not None else None
-    last_ns = [
-        *(write.end_ns for write in noted.writes[-1:]),
-        *([noted.end.end_ns] if noted.end else []),
-    ]
-    return Reported(
-        ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
-        wall_s=(last_ns[-1] - start_ns) / 1e9 if last_ns and start_ns is not None else None,
-        prefill_tps=output.prefill_tps,
-        decode_tps=output.decode_tps,
-        prefill_s=output.prefill_s,
-        prefill_tokens=output.prefill_tokens,
-        decode_s=output.decode_s,
-        decode_tokens=output.decode_tokens,
-    )
-
-
-def _engine_times(output: EngineOutput) -> EngineTimes | None:
-    if (
-        output.prefill_s is None
-        or output.prefill_tokens is None
-        or output.decode_s is None
-        or output.decode_tokens is None
-    ):
-        return None
-    return EngineTimes(
-        prompt_ms=output.prefill_s * 1000,
-        prompt_tokens=output.prefill_tokens,
-        eval_ms=output.decode_s * 1000,
-        eval_tokens=output.decode_tokens,
-    )
-
-
-def _memory(noted: Watching) -> Memory | None:
-    resident = [write.rss_bytes for write in noted.writes]
-    resident += [look.rss_bytes for look in noted.looks]
-    virtual_bytes = 0
-    if noted.end is not None:
-        resident.append(noted.end.max_rss_bytes)
-        virtual_bytes = noted.end.max_vms_bytes or 0
-    most = max(resident, default=0)
-    return Memory(max_rss_bytes=most, max_vms_bytes=max(most, virtual_bytes)) if most else None
 
 
 def _notes_on_watching(noted: Watching, stdout: bytes) -> list[str]:

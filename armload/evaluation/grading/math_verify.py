@@ -28,11 +28,7 @@ _EXTRA = "math-verify[antlr4_13_2]"
 
 
 def grade(text: str, question: Question) -> GraderFinding:
-    """Compare an answer.
-
-    Raises:
-        MissingToolError: the extra ``math`` is not installed.
-    """
+    """Compare an answer."""
     return _WORKER.grade(text, question.expected)
 
 

@@ -47,11 +47,6 @@ GRADERS: Mapping[str, Grader] = {
 
 
 def check_grader(name: str) -> None:
-    """Check that there is a grader of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
     if name not in GRADERS:
         raise UsageError(f"There is no grader {name!r}.", f"Graders: {', '.join(GRADERS)}.")
 
@@ -59,12 +54,7 @@ def check_grader(name: str) -> None:
 def grade(
     grader: str, text: str, question: Question, thought_tags: ThoughtTags = _USUAL_TAGS
 ) -> Grade:
-    """Grade an answer; its reasoning section does not count.
-
-    Raises:
-        UsageError: there is no such grader.
-        MissingToolError: the grader's package is not installed.
-    """
+    """Grade an answer; its reasoning section does not count."""
     check_grader(grader)
     answer = thought_tags.answer_in(text)
     finding = GRADERS[grader].grade(answer, question)

@@ -51,11 +51,7 @@ def likelihood_items(pairs: Sequence[tuple[str, str]]) -> list[Item]:
 def likelihoods(
     pairs: Sequence[tuple[str, str]], items: Sequence[Item], answers: Mapping[str, Answer]
 ) -> list[tuple[float, bool]]:
-    """Return each pair's log-likelihood, and whether its continuation is the greedy one.
-
-    Raises:
-        RunError: an item has no answer.
-    """
+    """Return each pair's log-likelihood, and whether its continuation is the greedy one."""
     found: dict[tuple[str, str], tuple[float, bool]] = {}
     for item, answer in zip(items, _answered(items, answers, LikelihoodAnswer), strict=True):
         continuations = cast("list[str]", item["continuations"])
@@ -73,11 +69,7 @@ def tokenizing_items(strings: Sequence[str]) -> list[Item]:
 
 
 def tokens_of(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[list[int]]:
-    """Return each text's tokens, without what the model puts before every text.
-
-    Raises:
-        RunError: an item has no answer.
-    """
+    """Return each text's tokens, without what the model puts before every text."""
     found = _answered(items, answers, TokenizedAnswer)
     *texts_tokens, before = (list(answer.tokens) for answer in found)
     return [
@@ -103,11 +95,7 @@ def window_items(windows: Sequence[Sequence[Window]]) -> list[Item]:
 def window_sums(
     windows: Sequence[Sequence[Window]], items: Sequence[Item], answers: Mapping[str, Answer]
 ) -> list[float]:
-    """Return each text's log-likelihood, which is the sum over its windows.
-
-    Raises:
-        RunError: an item has no answer.
-    """
+    """Return each text's log-likelihood, which is the sum over its windows."""
     sums = [0.0] * len(windows)
     for item, answer in zip(items, _answered(items, answers, LikelihoodAnswer), strict=True):
         text, _, _ = str(item["id"]).partition("-")
@@ -121,11 +109,7 @@ def generation_items(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[
 
 
 def texts(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[str]:
-    """Return the text that was generated for each item.
-
-    Raises:
-        RunError: an item has no answer.
-    """
+    """Return the text that was generated for each item."""
     return [answer.text for answer in _answered(items, answers, GeneratedAnswer)]
 
 

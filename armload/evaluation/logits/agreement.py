@@ -67,12 +67,7 @@ class Agreement(Value):
 
 
 def agreement(found: Logits, reference: Logits) -> Agreement:
-    """Compare logits with a reference's.
-
-    Raises:
-        UsageError: they have no prompt in common, or differ in the number of positions, in the
-            vocabulary, or in how a prompt is tokenized.
-    """
+    """Compare logits with a reference's."""
     import numpy as np
 
     common = [name for name in found.rows if name in reference.rows]

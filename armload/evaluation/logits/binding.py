@@ -38,10 +38,6 @@ def logits_by_binding(
         prompts: as they are, without a chat template. They are numbered from 1.
         settings: whose threads, KV cache and flash attention are used; the package chooses the
             threads where none are given.
-
-    Raises:
-        MissingToolError: the extra ``reference`` is not installed.
-        RunError: the package cannot load the model, or failed.
     """
     if importlib.util.find_spec("llama_cpp") is None:
         raise MissingToolError(

@@ -27,11 +27,6 @@ def read_prompts(path: Path, limit: int | None = None) -> tuple[str, ...]:
 
     Args:
         limit: take the first so many only.
-
-    Raises:
-        UsageError: there is no such file, or no prompt in it.
-        DataError: it is not UTF-8 text.
-        DiskError: it cannot be read.
     """
     require_file(path, "file of prompts", "Give a text file with a prompt on each line.")
     try:
@@ -59,10 +54,6 @@ def compute_logits(
 
     Args:
         prompts: as they are, without a chat template. They are numbered from 1.
-        reach: how the board is reached.
-
-    Raises:
-        ArmloadError: as for ``answer_items``.
     """
     items = logits_items(model, prompts, progress)
     return answer_items(request, model, items, settings, progress, reach=reach)

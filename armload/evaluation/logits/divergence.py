@@ -18,7 +18,7 @@ from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import compute_logits
-from armload.evaluation.logits.rows import Logits, logits_of_run
+from armload.evaluation.logits.rows import logits_of_run
 from armload.evaluation.scorer_run import folders_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.evaluation.word_problems import problems
@@ -73,11 +73,24 @@ def divergences(
                 for done, path in enumerate(missing, start=1):
                     step.update(done)
                     folders.append(_run(request, read_model(path, progress), progress))
-                    found = _compared(logits_of_run(folders[-1]), logits_of_run(folders[0]))
+                    agreed = agreement(logits_of_run(folders[-1]), logits_of_run(folders[0]))
+                    found = Divergence(
+                        kl_mean=agreed.kl_mean,
+                        kl_p99=agreed.kl_p99,
+                        top1_share=agreed.top1_share,
+                        positions=sum(each.positions for each in agreed.prompts),
+                    )
                     write_whole(path.with_name(FILE), found.model_dump_json().encode())
                     known[path] = found
-            finally:
-                _forget(request, folders, progress)
+            finally:  # the logits are large, and nobody asked for them
+                board = load_board(request.board)
+                layout = Layout(workdir=board.workdir)
+                every = [each for folder in folders for each in folders_of(folder)]
+                with closing(connect(board, progress)) as host:
+                    delete_folders(host, [layout.run(folder.name) for folder in every])
+                for folder in every:
+                    with suppress(OSError):
+                        shutil.rmtree(folder)
     return tuple(one for one in known.values() if one is not None)
 
 
@@ -91,25 +104,3 @@ def _known(model: Path) -> Divergence | None:
 def _run(request: Request, model: Model, progress: Progress) -> Path:
     text = [f"{each.question} {each.solution}" for each in problems("test", _COUNT, _SEED)]
     return compute_logits(request, model, text, ScorerSettings(), progress)
-
-
-def _compared(found: Logits, base: Logits) -> Divergence:
-    agreed = agreement(found, base)
-    return Divergence(
-        kl_mean=agreed.kl_mean,
-        kl_p99=agreed.kl_p99,
-        top1_share=agreed.top1_share,
-        positions=sum(each.positions for each in agreed.prompts),
-    )
-
-
-def _forget(request: Request, folders: Sequence[Path], progress: Progress) -> None:
-    """Remove the runs: their logits are large, and nobody asked for them."""
-    board = load_board(request.board)
-    layout = Layout(workdir=board.workdir)
-    every = [each for folder in folders for each in folders_of(folder)]
-    with closing(connect(board, progress)) as host:
-        delete_folders(host, [layout.run(folder.name) for folder in every])
-    for folder in every:
-        with suppress(OSError):
-            shutil.rmtree(folder)

@@ -42,13 +42,7 @@ class Logits:
 
 
 def logits_of_run(folder: Path) -> Logits:
-    """Return the logits that a run of the scorer, and those that it continues, have left.
-
-    Raises:
-        RunError: every prompt failed; says why the first did.
-        UsageError: no logits were asked for.
-        DataError: its files do not fit together.
-    """
+    """Return the logits that a run of the scorer, and those that it continues, have left."""
     found: dict[str, LogitsAnswer] = {}
     failed: dict[str, str] = {}
     rows: dict[str, npt.NDArray[Any]] = {}
@@ -97,12 +91,7 @@ def _rows(answer: LogitsAnswer, path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def logits_of_files(folder: Path) -> Logits:
-    """Return the logits in a folder of ``.npy`` files, which are named 1.npy, 2.npy, ….
-
-    Raises:
-        UsageError: there are none.
-        DataError: one is not a matrix of numbers.
-    """
+    """Return the logits in a folder of ``.npy`` files, which are named 1.npy, 2.npy, …."""
     import numpy as np
 
     paths = {path.stem.lstrip("0") or "0": path for path in sorted(folder.glob("*.npy"))}
@@ -129,11 +118,7 @@ def logits_of_files(folder: Path) -> Logits:
 
 
 def logits_called(reference: str) -> Logits:
-    """Return the logits that a person names: a run, as for ``store.find``, or a folder of files.
-
-    Raises:
-        UsageError, DataError: as for the two above, or there is no such run.
-    """
+    """Return the logits that a person names: a run, as for ``store.find``, or a folder of files."""
     folder = Path(reference).expanduser()
     if folder.is_dir() and not (folder / RUN_FILE).is_file():
         return logits_of_files(folder)

@@ -9,8 +9,7 @@ from statistics import median
 from armload.analysis.board_resources import Rate
 from armload.analysis.columns import storage_rate
 from armload.analysis.latency import Waits, decoding
-from armload.analysis.memory_curve import MemoryCurve
-from armload.analysis.prediction import Streaming
+from armload.analysis.prediction import MemoryCurve, Streaming
 from armload.analysis.run import Run
 from armload.analysis.streamed_prediction import READER_SLOWDOWN, STREAMING_OVERHEAD
 from armload.analysis.streaming import kv_cache_bytes, streamed_weights

@@ -108,7 +108,7 @@ class CompletionRequest(Value):
     @property
     def chat(self) -> tuple[ChatMessage, ...]:
         """The messages, after the turns before them; a prompt is one of the user's."""
-        return (*self.history, *(self.messages or (_of_user(self.prompt),)))
+        return (*self.history, *(self.messages or (ChatMessage(role="user", content=self.prompt),)))
 
     @property
     def whole_prompt(self) -> str:
@@ -144,10 +144,6 @@ class CompletionRequest(Value):
         else:
             messages = (ChatMessage(role="system", content=prefix), *self.messages)
         return self.model_copy(update={"messages": messages})
-
-
-def _of_user(prompt: str) -> ChatMessage:
-    return ChatMessage(role="user", content=prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,11 +235,7 @@ def is_fixed(body: dict[str, Any]) -> bool:
 
 
 def prompt_alone(request: CompletionRequest, dialect: str) -> str:
-    """Return the prompt, after the turns before it, for a dialect that has no chats.
-
-    Raises:
-        UsageError: the request is a chat.
-    """
+    """Return the prompt, after the turns before it, for a dialect that has no chats."""
     if request.messages or request.tools:
         what = "tools" if request.tools else "chats (messages)"
         raise UsageError(
@@ -254,11 +246,7 @@ def prompt_alone(request: CompletionRequest, dialect: str) -> str:
 
 
 def text_alone(request: CompletionRequest, dialect: str) -> str:
-    """Return the prompt, for a dialect that cannot ask for JSON either.
-
-    Raises:
-        UsageError: the request asks for JSON, or is a chat.
-    """
+    """Return the prompt, for a dialect that cannot ask for JSON either."""
     if request.json_schema is not None:
         raise UsageError(
             f"Dialect {dialect} cannot ask for answers that fit a JSON schema.",

@@ -77,7 +77,6 @@ def first_choice(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_of(content: dict[str, Any], choice: dict[str, Any], text: str) -> Event:
-    """Describe an event."""
     usage = content.get("usage") or choice.get("usage")
     if not isinstance(usage, dict):
         usage = {}
@@ -166,7 +165,6 @@ class OpenAiEmbeddings:
         return {"model": model, "input": text_alone(request, self.name), **request.extra_body}
 
     def event(self, content: dict[str, Any]) -> Event:
-        """Read the answer."""
         if error := error_in(content):
             return Event(error=error)
         (item,) = content["data"]

@@ -165,7 +165,11 @@ class Front:
                 yield line
             if response.status == HTTPStatus.OK:
                 async for event in _events(response):
-                    for line in _answered(answer, event):
+                    if "error" in event:
+                        answered = list(answer.fail(PREDICT_FAILED, str(event["error"])))
+                    else:
+                        answered = list(answer.take(event))
+                    for line in answered:
                         yield line
         for line in answer.last():
             yield line
@@ -211,12 +215,6 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, A
             yield event
 
 
-def _answered(answer: FrontAnswer, event: dict[str, Any]) -> list[bytes]:
-    if "error" in event:
-        return list(answer.fail(PREDICT_FAILED, str(event["error"])))
-    return list(answer.take(event))
-
-
 def _error(text: str) -> dict[str, Any]:
     try:
         error = load_json(text)["error"]
@@ -250,10 +248,6 @@ def fronted(front: Front, port: int, board_name: str) -> Iterator[str]:
 
     Args:
         port: 0 for a free one.
-
-    Raises:
-        UsageError: the port is taken.
-        ConnectError: no port can be opened here.
     """
     with closing(listening_on(port, board_name)) as listener:
         runner = web.AppRunner(

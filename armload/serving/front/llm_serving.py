@@ -154,7 +154,6 @@ class FrontAnswer:
             yield self._line({"details": content.pop("details"), **content})
 
     def whole(self) -> dict[str, Any]:
-        """Return the answer as one object."""
         first = self._tokens[:1]
         return {
             "generated_text": "".join(token["text"] for token in self._tokens),

@@ -219,7 +219,11 @@ def forecast(
 def from_facts(
     model: Model, facts: DeclaredSpecs, *, threads: int | None = None, cache_bytes: float = 0.0
 ) -> Compute | None:
-    """Forecast computing from a board's facts; none where they say too little."""
+    """Forecast computing from a board's facts; none where they say too little.
+
+    Args:
+        cache_bytes: as in ``TokenWork``.
+    """
     times = forecast(TokenWork.of(model, cache_bytes), facts, threads=threads)
     if times is None:
         return None

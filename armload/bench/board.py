@@ -69,7 +69,11 @@ def bench_board(
     *,
     reference: Run | None,
 ) -> Iterator[BenchBoard]:
-    """Reach a board for runs of combinations, and build what is missing."""
+    """Reach a board for runs of combinations, and build what is missing.
+
+    Args:
+        reference: a run with the expected output.
+    """
     with reach.open(
         *(request, programs_of(cells), progress),
         settings=[settings_of(cell.plan) for cell in cells],

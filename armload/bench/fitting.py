@@ -84,11 +84,13 @@ def fit(
     """Predict what models need of a board, and how fast they would be there.
 
     Args:
+        request: where, and with which source.
         model_names: as for ``header_of``; none for the current models, in the usual types or in
             ``file_types``. For them nothing is timed on the board.
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be predicted from their headers.
+        reach: how the board is reached.
     """
     group = load_group(request.board) if is_group(request.board) else None
     if group is not None and (not model_names or file_types):
@@ -164,6 +166,7 @@ def fit_hardware(
     Args:
         request: with which source models are quantised, where that is needed.
         hardware_names: as for ``load_hardware``, or ``all`` of the catalogue.
+        model_names, plan, file_types: as for ``fit``.
     """
     if EVERY in hardware_names:
         chosen = list(all_hardware())

@@ -50,6 +50,7 @@ class OutlinedModel(NamedTuple):
         return is_runnable(self.reference)
 
     def on_board(self, board: str, found: Prediction) -> FittedModel:
+        """Return what a prediction for a board says of it."""
         if found.verdict == "cannot run" or not self.has_file:
             command = ""
         else:
@@ -66,7 +67,11 @@ class OutlinedModel(NamedTuple):
 def outlined_models(
     request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
 ) -> list[OutlinedModel]:
-    """Return models by their headers; the current ones where none is named."""
+    """Return models by their headers; the current ones where none is named.
+
+    Args:
+        model_names, file_types: as for ``fit``.
+    """
     if model_names:
         return [
             each for name in model_names for each in _outlined(request, name, file_types, progress)

@@ -41,6 +41,7 @@ def folders_of(
             ``@LABEL:MODEL`` or
             ``PATTERN:MODEL`` for the latest run of a model on each of several boards; or several
             of them with commas between.
+        selection: leaves out others.
         progress: is told which of several boards are left out, because they have no run.
     """
     told = progress or Silent()
@@ -93,6 +94,8 @@ def read_side(
     Args:
         words: a run, as ``store.find`` takes it; a file that another engine's benchmark wrote;
             or several of them with commas between, which are repeats.
+        selection: leaves out other runs.
+        progress: as for ``folders_of``.
     """
     return [
         figures

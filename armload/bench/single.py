@@ -31,7 +31,13 @@ def run_once(
     reference: Run | None = None,
     reach: Reach = CONNECTED,
 ) -> tuple[Run, Path]:
-    """Run a combination on a board and keep what comes back; return it with its folder."""
+    """Run a combination on a board and keep what comes back; return it with its folder.
+
+    Args:
+        request: where, and with which source.
+        reference: a run with the expected output.
+        reach: how the board is reached.
+    """
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         run = board.run(baseline=_baseline(board))
     return run, runs_folder() / run.id
@@ -56,6 +62,7 @@ def repeat_until_known(
 
     Args:
         wanted: how exactly, and in how long.
+        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
         heard: called with the text of the first run, whenever it has grown.

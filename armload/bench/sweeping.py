@@ -26,7 +26,11 @@ Report = Callable[[SweepPoint, Run | ArmloadError], None]
 def combinations(
     model_names: Sequence[str], plans: Sequence[Plan], progress: Progress
 ) -> tuple[Combination, ...]:
-    """Return every plan with every model, as the cells of a sweep."""
+    """Return every plan with every model, as the cells of a sweep.
+
+    Args:
+        model_names: as for ``model_called``.
+    """
     models = [model_called(name, progress) for name in model_names]
     known: dict[str, str] = {}
     for name, model in zip(model_names, models, strict=True):
@@ -60,6 +64,8 @@ def run_sweep(
         request: where, and with which program.
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
+        reference: a run with the expected output.
+        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called for every run.
     """

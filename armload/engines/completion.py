@@ -47,6 +47,7 @@ class Completion(ModelEngine[Plan]):
 
     Args:
         plan: with its prompt, as ``whole_plan`` gives it.
+        binary: built for the board's target.
         model: whose architecture it knows.
 
     Raises:

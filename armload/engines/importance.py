@@ -50,6 +50,7 @@ class Importance(ModelTool[ImportancePlan]):
     """The importance of a model's weights for a text.
 
     Args:
+        binary: of ``PROGRAM``, built for the board's target.
         text: the file that is read.
         in_place: the model is on this machine; none copies it to the board.
 

@@ -267,6 +267,7 @@ def memory_words(
 
     Args:
         context: tokens of the KV cache.
+        memory_bytes, memory_available_bytes, streamed: as for ``command``.
     """
     words = _micro_batch_words(plan, model, context, memory_bytes)
     if streamed or not repacks(model, memory_available_bytes, context):

@@ -143,6 +143,9 @@ class ModelEngine(ModelProgram[AnyPlan]):
     Attributes:
         plan, model: as given.
 
+    Args:
+        binary: built for the board's target.
+
     Raises:
         UsageError: the program does not know the model's architecture, or lacks an option that
             the plan asks for.
@@ -367,6 +370,7 @@ class ModelTool(ModelProgram[ToolPlan]):
         plan, model, in_place: as given.
 
     Args:
+        binary: built for the board's target.
         in_place: on this machine; none copies the model to the board, and the result from there.
     """
 

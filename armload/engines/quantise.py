@@ -69,6 +69,7 @@ class Quantising(ModelTool[QuantisingPlan]):
     """A model, quantised by one program.
 
     Args:
+        binary: of ``PROGRAM``, built for the board's target.
         tensors: that the model has.
         importance: the importance matrix; none without one.
         in_place: on this machine; none copies the model to the board, and the result from there.

@@ -41,7 +41,11 @@ class RpcServerPlan(Value):
 
 
 class RpcServer(Engine):
-    """A server that keeps the tensors that it receives on the board's storage."""
+    """A server that keeps the tensors that it receives on the board's storage.
+
+    Args:
+        binary: of ``RPC_SERVER``, built for the board's target.
+    """
 
     name = RPC_SERVER
 

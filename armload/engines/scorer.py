@@ -94,6 +94,7 @@ class Scoring(ModelEngine[ScoringPlan]):
         keeps_forecast: a run's times are like those of the one item that is predicted.
 
     Args:
+        binary: of ``SCORER``, built for the board's target.
         items: one JSON object on each line.
 
     Raises:

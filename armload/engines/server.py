@@ -123,6 +123,7 @@ class Serving(ModelEngine[ServingPlan]):
         plan, model: as given.
 
     Args:
+        binary: of ``SERVER``, built for the board's target.
         api_key: what a request has to show; it reaches the board in a file.
 
     Raises:

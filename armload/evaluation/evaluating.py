@@ -115,6 +115,7 @@ def evaluate_on(
         share: of several boards, which one this is, and how many there are: each takes its own
             questions.
         note: is given each part's answers, those that are there already first.
+        reach: how the board is reached.
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)

@@ -32,6 +32,7 @@ def render(
     """Return the messages that put a question: the system's, if there is one, and the user's.
 
     Args:
+        prompt: as ``Task.prompt`` returns it.
         budget: tokens that an answer may have.
         tell: append the sentence that states the budget, which the prompt has, to the user's
             message, on its own line.

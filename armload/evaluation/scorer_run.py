@@ -55,6 +55,7 @@ class TimedScoring(Scoring):
 
     Args:
         note: is given this run's answers; after a lost connection, some of them again.
+        keeps_forecast: as for ``Scoring``.
     """
 
     def __init__(

@@ -18,6 +18,9 @@ def report_ended_services(
     """Say which services of this machine a board no longer runs, and delete their keys here.
 
     The board is asked only while there are keys.
+
+    Args:
+        retry: with its first answer; none where it has answered before.
     """
     if not (keys := kept_keys()):
         return

@@ -55,6 +55,7 @@ def fetch(
     Args:
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
+        reference: a run with the expected output.
         baseline: runs of the same without speculation.
 
     Raises:

@@ -109,6 +109,7 @@ def reached_members(
 
     Args:
         resources: of each.
+        header: as for ``ReachedMember``.
     """
     both = zip(where.members, resources, strict=True)
     return [

@@ -246,7 +246,10 @@ def execute(
     A program that fails is a result too: the run says so.
 
     Args:
+        new, place, predictor: as for ``underway``.
+        reference: a run with the expected output.
         baseline: runs of the same without speculation, where it speculates.
+        heard: as for ``ActiveRun.follow``.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.

@@ -55,6 +55,7 @@ class EngineBoard(Protocol):
             new: start another run, even if an interrupted command left the same one.
             place: of the run in a sweep. No other run of this command has the same one; where the
                 gateway of the board has done it for an earlier command, that run is the answer.
+            reference: a run with the expected output.
             baseline: runs of the same without speculation, where it speculates.
             heard: called with what the program has written, where that is known as it comes.
             warns: say beforehand where it would be slow.
@@ -92,6 +93,7 @@ class BoardReach(Protocol[OpenedBoard]):
         """Reach a board, and build what is missing.
 
         Args:
+            settings, takes_groups: as for ``session``.
             answers_within_s: give up on a real board that does not answer within that time; none
                 for the usual limit.
 

@@ -82,6 +82,7 @@ def rpc_servers(
     """Start a server on each other member of a board's group, and stop them with the block.
 
     Args:
+        spread: as ``spread_over`` gives it.
         context: the board itself, ready for the engine.
         leases: of all the boards, by name.
     """

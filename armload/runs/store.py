@@ -102,6 +102,7 @@ def run_folders(selection: RunSelection | None = None, *, imported: bool = False
     the same second the last to be kept is the latest.
 
     Args:
+        selection: leaves out others.
         imported: with those that others published.
     """
     kept = []

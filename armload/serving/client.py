@@ -34,6 +34,7 @@ class Client:
         under_way: when each request without an end was scheduled, and the chunks that have come.
 
     Args:
+        session: as ``connected`` opens it.
         url: of the service, without a path.
         model: the name that is asked for.
         timeout_s: the most that a request may take.

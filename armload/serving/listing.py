@@ -63,7 +63,11 @@ def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
 
 
 def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:
-    """Return what a board serves, asked over a connection."""
+    """Return what a board serves, asked over a connection.
+
+    Args:
+        retry: with its first answer; none where it has answered before.
+    """
     return tuple(
         _described(host, board, run, job)
         for run in with_retries(lambda: list_runs(host, board.workdir), retry)

@@ -42,6 +42,7 @@ def served(
     unless ``detach``. Its run is kept then. One that was detached before goes on.
 
     Args:
+        model_name: as for ``bench``.
         plan: how to serve it; none takes a running service of that model as it is, or the
             defaults.
         detach: let it go on after the block, until ``stop_service``.

@@ -220,6 +220,9 @@ def check_data(
     """Refuse a file whose requests cannot be sent, and return the first of them.
 
     This needs no service, so lengths that a service counts are not in it.
+
+    Args:
+        answer, most: as for ``listed``.
     """
     draw = None if answer is None else _drawing(answer, 0)
     first: CompletionRequest | None = None

@@ -34,6 +34,7 @@ class DivergenceCheck:
     """How far the distributions of tokens lie from those of the defaults.
 
     Args:
+        board: with the scorer.
         prompts: over which it is measured; empty for the text that the defaults write.
         most: mean Kullback-Leibler divergence, in nats.
     """
@@ -82,7 +83,12 @@ class DivergenceCheck:
 
 
 class CorrectAnswers:
-    """How often the model is right."""
+    """How often the model is right.
+
+    Args:
+        board: with the scorer.
+        model_name: as ``eval`` takes it.
+    """
 
     def __init__(
         self,

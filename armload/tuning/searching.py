@@ -49,6 +49,7 @@ class Searching:
         max_time_s: of the search, with the comparison as far as half of it lasts; none for no
             limit.
         core_sets: what sets of cores are called.
+        report: called for every trial.
     """
 
     def __init__(

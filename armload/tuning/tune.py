@@ -62,8 +62,11 @@ def tune(
     ``request.new`` says so.
 
     Args:
+        request: where, and with which source.
         output: the plan file; none for one named after board and model.
+        reach: how the board is reached.
         begun: is shown the search before its first trial.
+        report: called for every trial.
     """
     goal.check()
     board = load_board(request.board)

@@ -50,6 +50,7 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
     Args:
         request: on which board.
         settings: how the scorer runs there.
+        reach: how the board is reached.
     """
 
     def __init__(

@@ -76,6 +76,7 @@ def evaluate_with_harness(
         names: of tasks or groups of tasks, in the harness's words.
         tasks_folder: with further tasks, as YAML files of the harness.
         limit: take the first so many samples of each task only.
+        reach: how the board is reached.
     """
     if importlib.util.find_spec("lm_eval") is None:
         raise MissingToolError(

@@ -54,6 +54,7 @@ def compute_logits(
 
     Args:
         prompts: as they are, without a chat template. They are numbered from 1.
+        reach: how the board is reached.
     """
     items = logits_items(model, prompts, progress)
     return answer_items(request, model, items, settings, progress, reach=reach)

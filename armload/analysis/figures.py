@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from armload.analysis.run import Run
-from armload.analysis.summary import TokenTimes
 from armload.core.columns import Column
 from armload.core.values import format_bytes, format_seconds, three_figures
 from armload.engines.measurement import Measurement
 
 
-def _of_tokens(figure: Callable[[TokenTimes], float]) -> Callable[[Run], float | None]:
-    return lambda run: figure(run.summary.token_s) if run.summary.token_s else None
+def _of_tokens(name: str, run: Run) -> float | None:
+    figure: float | None = getattr(run.summary.token_s, name, None)
+    return figure
 
 
 FIGURES: tuple[Column[Run], ...] = (
@@ -22,7 +22,6 @@ FIGURES: tuple[Column[Run], ...] = (
         heading="first\ntoken",
         of=lambda run: run.summary.ttft_s,
         write=format_seconds,
-        is_number=True,
         is_main=True,
     ),
     Column(
@@ -31,7 +30,6 @@ FIGURES: tuple[Column[Run], ...] = (
         unit="tok/s,\nmean",
         of=lambda run: run.summary.prefill_tps,
         write=three_figures,
-        is_number=True,
         is_main=True,
     ),
     Column(
@@ -40,46 +38,25 @@ FIGURES: tuple[Column[Run], ...] = (
         unit="tok/s,\nmean",
         of=lambda run: run.summary.decode_tps,
         write=three_figures,
-        is_number=True,
         has_interval=True,
         is_main=True,
         style="bold",
     ),
-    Column(
-        key="token_p50_s",
-        heading="p50 per\ntoken",
-        of=_of_tokens(lambda times: times.p50),
-        write=format_seconds,
-        is_number=True,
-        is_main=True,
-    ),
-    Column(
-        key="token_p90_s",
-        heading="p90 per\ntoken",
-        of=_of_tokens(lambda times: times.p90),
-        write=format_seconds,
-        is_number=True,
-    ),
-    Column(
-        key="token_p99_s",
-        heading="p99 per\ntoken",
-        of=_of_tokens(lambda times: times.p99),
-        write=format_seconds,
-        is_number=True,
-    ),
-    Column(
-        key="token_max_s",
-        heading="max per\ntoken",
-        of=_of_tokens(lambda times: times.max),
-        write=format_seconds,
-        is_number=True,
+    *(
+        Column(
+            key=f"token_{name}_s",
+            heading=f"{name} per\ntoken",
+            of=partial(_of_tokens, name),
+            write=format_seconds,
+            is_main=name == "p50",
+        )
+        for name in ("p50", "p90", "p99", "max")
     ),
     Column(
         key="max_rss_bytes",
         heading="peak\nRSS",
         of=lambda run: run.memory.max_rss_bytes if run.memory else None,
         write=format_bytes,
-        is_number=True,
         is_main=True,
     ),
 )

@@ -30,13 +30,13 @@ class Column(Generic[Item]):
         of: returns what stands in it of an item: a number, an estimate, a text, or an entry that
             is laid out already; none where that is not known.
         write: writes what ``of`` returned, or each figure of an estimate.
-        is_number: stands at the right edge.
+        is_number: stands at the right edge; so does whatever is written by another than ``str``.
         is_prose: may be broken between words.
         below: where a terminal has no room for it, it goes to a line of its own beneath the row,
             behind these words; none: it stays.
         has_interval: a terminal shows its interval in a column beside it; a page always does.
         is_main: it is also shown where there is room for a few columns only.
-        is_optional: it is left out where nothing is known for any item.
+        is_optional: it is left out where nothing is known, or to be said, of any item.
         style: of its entries on a terminal.
     """
 
@@ -52,6 +52,10 @@ class Column(Generic[Item]):
     is_main: bool = False
     is_optional: bool = False
     style: str = ""
+
+    def __post_init__(self) -> None:
+        if self.write is not str:
+            object.__setattr__(self, "is_number", True)
 
     def from_another(self, of: Callable[[Other], Any]) -> Column[Other]:
         """Return the same column of other items."""

@@ -17,26 +17,21 @@ from armload.report.layout import Details, Table, whole
 
 def binaries_table(binaries: Sequence[Binary]) -> Table:
     """Lay out inspected programs, one a line."""
-    table = Table(
-        Column(heading="program"),
-        Column(heading="target"),
-        Column(heading="size", is_number=True),
-        Column(heading="CPU features that it needs", is_prose=True),
-        Column(heading="prebuilt in", below="prebuilt in "),
-        Column(heading="file", below=""),
-    )
-    for binary in binaries:
-        table.add(
-            Text(binary.program, style="bold"),
-            binary.target,
-            format_bytes(binary.size_bytes),
-            " ".join(use.feature for use in binary.features if not use.guarded),
-            binary.prebuilt_in,
-            whole(str(binary.path)),
-        )
-    return table
+    return Table.of(_BINARY, binaries)
 
 
+_BINARY: tuple[Column[Binary], ...] = (
+    Column(heading="program", of=lambda each: each.program, style="bold"),
+    Column(heading="target", of=lambda each: each.target),
+    Column(heading="size", of=lambda each: each.size_bytes, write=format_bytes),
+    Column(
+        heading="CPU features that it needs",
+        of=lambda each: " ".join(use.feature for use in each.features if not use.guarded),
+        is_prose=True,
+    ),
+    Column(heading="prebuilt in", of=lambda each: each.prebuilt_in, below="prebuilt in "),
+    Column(heading="file", of=lambda each: whole(str(each.path)), below=""),
+)
 _VERDICTS = {
     "runs": ("runs", "green"),
     "slow": ("runs slowly", "yellow"),
@@ -58,9 +53,9 @@ class Inspected(Inspection):
 
 def inspection_table(inspection: Inspection, fits: Sequence[Compatibility]) -> Group:
     """Lay out what a program is, the CPU features that it uses, and where it runs."""
-    features = _features(inspection.features)
+    features = Table.of(_FEATURE, inspection.features)
     between: list[RenderableType] = [features, Text("")] if features.rows else []
-    return Group(_details(inspection), Text(""), *between, _fits(fits))
+    return Group(_details(inspection), Text(""), *between, Table.of(_FIT, fits))
 
 
 def _details(inspection: Inspection) -> Details:
@@ -83,34 +78,27 @@ def _details(inspection: Inspection) -> Details:
     return Details(rows)
 
 
-def _features(uses: Sequence[FeatureUse]) -> Table:
-    table = Table(
-        Column(heading="CPU feature"),
-        Column(heading="uses", is_number=True),
-        Column(heading="checked at\nrun time", is_number=True),
-        Column(heading="first at", is_number=True),
-        Column(heading=""),
-        Column(heading="in", below=""),
-    )
-    for use in uses:
-        table.add(
-            Text(use.feature, style="bold"),
-            f"{use.count:,}",
-            "all" if use.guarded else f"{use.guarded_count:,}",
-            f"{use.address:#x}",
-            use.mnemonic,
-            whole(use.symbol or ""),
-        )
-    return table
+def _linked(inspection: Inspection) -> str:
+    if inspection.is_static:
+        return "statically"
+    wanted = [inspection.interpreter] if inspection.interpreter else []
+    return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
 
 
-def _fits(fits: Sequence[Compatibility]) -> Table:
-    table = Table(
-        Column(heading="target"),
-        Column(heading="the program"),
-        Column(heading="why", is_prose=True, below=""),
-    )
-    for fit in fits:
-        word, style = _VERDICTS[fit.verdict]
-        table.add(Text(fit.target, style="bold"), Text(word, style=style), fit.reason)
-    return table
+_FEATURE: tuple[Column[FeatureUse], ...] = (
+    Column(heading="CPU feature", of=lambda use: use.feature, style="bold"),
+    Column(heading="uses", of=lambda use: use.count, write="{:,}".format),
+    Column(
+        heading="checked at\nrun time",
+        of=lambda use: "all" if use.guarded else f"{use.guarded_count:,}",
+        is_number=True,
+    ),
+    Column(heading="first at", of=lambda use: use.address, write="{:#x}".format),
+    Column(heading="", of=lambda use: use.mnemonic),
+    Column(heading="in", of=lambda use: whole(use.symbol or ""), below=""),
+)
+_FIT: tuple[Column[Compatibility], ...] = (
+    Column(heading="target", of=lambda fit: fit.target, style="bold"),
+    Column(heading="the program", of=lambda fit: Text(*_VERDICTS[fit.verdict])),
+    Column(heading="why", of=lambda fit: fit.reason, is_prose=True, below=""),
+)

@@ -146,55 +146,16 @@ def boards_view(boards: Sequence[ListedBoard]) -> Group:
 
 def boards_table(boards: Sequence[ListedBoard]) -> Table:
     """Lay out what each board's file says, and which virtual ones run."""
-    has_labels = any(board.labels for board in boards)
-    has_states = any(board.is_running is not None for board in boards)
-    table = Table(
-        Column(heading="board"),
-        Column(heading="target"),
-        *([Column(heading="labels")] if has_labels else []),
-        Column(heading="reached by", below=""),
-        *([Column(heading="state")] if has_states else []),
-        Column(heading="description", is_prose=True, below=""),
-    )
-    for board in boards:
-        table.add(
-            Text.assemble((board.name, "bold"), " (default)" if board.is_default else ""),
-            board.target,
-            *([", ".join(board.labels)] if has_labels else []),
-            _reached_by(board),
-            *([_state(board)] if has_states else []),
-            board.description,
-        )
-    return table
+    return Table.of(_BOARD, boards)
 
 
 def hardware_table(entries: Sequence[Hardware]) -> Table:
     """Lay out the catalogue."""
-    table = Table(
-        Column(heading="hardware", below=""),
-        Column(heading="chip"),
-        Column(heading="cores", is_prose=True, below=""),
-        Column(heading="memory"),
-        Column(heading="one core\ncopies", is_number=True),
-        Column(heading="all cores\nread", is_number=True),
-        Column(heading="target"),
-    )
-    for each in entries:
-        cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in each.clusters)
-        table.add(
-            Text(each.name, style="bold"),
-            each.soc,
-            cores,
-            ", ".join(map(size_name, each.memory_sizes)) or words.UNKNOWN,
-            _rate_or_unknown(each.memory_copy_bytes_per_s),
-            _rate_or_unknown(each.memory_bytes_per_s),
-            each.target,
-        )
-    return table
+    return Table.of(_HARDWARE, entries)
 
 
-def _rate_or_unknown(rate: int | None) -> str:
-    return f"{format_bytes(rate)}/s" if rate else words.UNKNOWN
+def _rate(bytes_per_s: int) -> str:
+    return f"{format_bytes(bytes_per_s)}/s"
 
 
 def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
@@ -225,19 +186,47 @@ def _reached_by(board: Board) -> str:
             assert_never(reach)
 
 
+_BOARD: tuple[Column[ListedBoard], ...] = (
+    Column(
+        heading="board",
+        of=lambda each: Text.assemble((each.name, "bold"), " (default)" if each.is_default else ""),
+    ),
+    Column(heading="target", of=lambda each: each.target),
+    Column(heading="labels", of=lambda each: ", ".join(each.labels), is_optional=True),
+    Column(heading="reached by", of=_reached_by, below=""),
+    Column(heading="state", of=_state, is_optional=True),
+    Column(heading="description", of=lambda each: each.description, is_prose=True, below=""),
+)
+_HARDWARE: tuple[Column[Hardware], ...] = (
+    Column(heading="hardware", of=lambda each: each.name, below="", style="bold"),
+    Column(heading="chip", of=lambda each: each.soc),
+    Column(
+        heading="cores",
+        of=lambda each: ", ".join(f"{cluster.cores} {cluster.name}" for cluster in each.clusters),
+        is_prose=True,
+        below="",
+    ),
+    Column(heading="memory", of=lambda each: ", ".join(map(size_name, each.memory_sizes)) or None),
+    Column(heading="one core\ncopies", of=lambda each: each.memory_copy_bytes_per_s, write=_rate),
+    Column(heading="all cores\nread", of=lambda each: each.memory_bytes_per_s, write=_rate),
+    Column(heading="target", of=lambda each: each.target),
+)
+_CONTENTS: tuple[Column[BoardItem], ...] = (
+    Column(heading="what", of=lambda each: each.kind),
+    Column(heading="size", of=lambda each: each.size_bytes, write=format_bytes),
+    Column(
+        heading="state",
+        of=lambda each: (
+            each.state if each.used_days is None else f"{each.state} for {each.used_days:.0f} days"
+        ),
+    ),
+    Column(heading="name", of=lambda each: whole(each.name.name), below=""),
+)
+
+
 def contents_table(entries: Sequence[BoardItem]) -> Table:
     """Lay out what takes room on a board."""
-    table = Table(
-        Column(heading="what"),
-        Column(heading="size", is_number=True),
-        Column(heading="state"),
-        Column(heading="name", below=""),
-    )
-    for entry in entries:
-        days = "" if entry.used_days is None else f" for {entry.used_days:.0f} days"
-        size = "-" if entry.size_bytes is None else format_bytes(entry.size_bytes)
-        table.add(entry.kind, size, f"{entry.state}{days}", whole(entry.name.name))
-    return table
+    return Table.of(_CONTENTS, entries)
 
 
 def probe_view(board: Board, found: Probe, probed: ProbedBoard) -> Iterator[Part]:

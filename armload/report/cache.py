@@ -46,24 +46,7 @@ class CleanedCache(Value):
 
 def builds_table(builds: Sequence[CachedBuild]) -> Table:
     """Lay out builds, one a line."""
-    table = Table(
-        Column(heading="build"),
-        Column(heading="target"),
-        Column(heading="size", is_number=True),
-        Column(heading="when (UTC)"),
-        Column(heading="description", is_prose=True, below=""),
-    )
-    for build in builds:
-        state = Text(build.state, style=_STYLES[build.state])
-        programs_there = _programs_of(build)
-        table.add(
-            Text(build.build_id, style="bold"),
-            build.programs[0].target if build.programs else "-",
-            format_bytes(build.size_bytes),
-            words.minute(build.when_utc),
-            Text.assemble(state, ": ", programs_there) if programs_there else state,
-        )
-    return table
+    return Table.of(_BUILD, builds)
 
 
 def builds_view(builds: Sequence[CachedBuild]) -> Part:
@@ -73,9 +56,13 @@ def builds_view(builds: Sequence[CachedBuild]) -> Part:
     return builds_table(builds)
 
 
+def _described(build: CachedBuild) -> Text:
+    state = Text(build.state, style=_STYLES[build.state])
+    said = _programs_of(build) if build.programs else build.reason
+    return Text.assemble(state, ": ", said) if said else state
+
+
 def _programs_of(build: CachedBuild) -> str:
-    if not build.programs:
-        return build.reason
     one = build.programs[0]
     programs = ", ".join(program.program for program in build.programs)
     prebuilt = [
@@ -86,23 +73,32 @@ def _programs_of(build: CachedBuild) -> str:
     return f"{programs} ({', '.join([one.source, one.compiler, *prebuilt])})"
 
 
+_BUILD: tuple[Column[CachedBuild], ...] = (
+    Column(heading="build", of=lambda each: each.build_id, style="bold"),
+    Column(heading="target", of=lambda each: each.programs[0].target if each.programs else None),
+    Column(heading="size", of=lambda each: each.size_bytes, write=format_bytes),
+    Column(heading="when (UTC)", of=lambda each: words.minute(each.when_utc)),
+    Column(heading="description", of=_described, is_prose=True, below=""),
+)
+
+
 def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Table:
     """Lay out the kinds of files in the cache, those to be freed in bold."""
-    table = Table(
-        Column(heading="kind"),
-        Column(heading="size", is_number=True),
-        Column(heading="contents", is_prose=True),
-        Column(heading="cost to restore", is_prose=True, below="cost to restore: "),
+    columns: tuple[Column[CacheKind], ...] = (
+        Column(
+            heading="kind",
+            of=lambda kind: Text(kind.name, style="bold" if kind in chosen else ""),
+        ),
+        Column(heading="size", of=lambda kind: kind.size_bytes, write=format_bytes),
+        Column(heading="contents", of=lambda kind: kind.what, is_prose=True),
+        Column(
+            heading="cost to restore",
+            of=lambda kind: kind.again,
+            is_prose=True,
+            below="cost to restore: ",
+        ),
     )
-    for kind in kinds:
-        if kind.items or kind in chosen:
-            table.add(
-                Text(kind.name, style="bold" if kind in chosen else ""),
-                format_bytes(kind.size_bytes),
-                kind.what,
-                kind.again,
-            )
-    return table
+    return Table.of(columns, [kind for kind in kinds if kind.items or kind in chosen])
 
 
 def cleaned_cache(kinds: Sequence[CacheKind], decisions: Sequence[Decision]) -> CleanedCache:

@@ -36,10 +36,7 @@ def cell_table(cells: Sequence[Cell]) -> Table:
         ),
         VALID_RUNS,
         *CELL_FIGURES,
-        Column(
-            heading="limited by",
-            of=lambda cell: cell.limit if cell.counted else words.UNKNOWN,
-        ),
+        Column(heading="limited by", of=lambda cell: cell.limit if cell.counted else words.UNKNOWN),
         Column(
             heading="verdict",
             of=lambda cell: f"{cell.state}, fastest" if cell is best else cell.state,

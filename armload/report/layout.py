@@ -153,7 +153,7 @@ class Table:
         shown = [
             (column, its)
             for column, its in entries
-            if not column.is_optional or any(each != _UNKNOWN for each in its)
+            if not column.is_optional or any(str(each.text) not in ("", UNKNOWN) for each in its)
         ]
         table = cls(*(column for column, _ in shown))
         for item, *row in zip(items, *(its for _, its in shown), strict=True):
@@ -266,13 +266,12 @@ class Table:
 
 
 _INTERVAL = Column[Any](heading="95%\nCI", is_number=True)
-_UNKNOWN = Entry(text=UNKNOWN)
 
 
 def _entry(column: Column[Item], item: Item) -> Entry:
     value = column.of(item)
     if value is None:
-        return _UNKNOWN
+        return Entry(text=UNKNOWN)
     if isinstance(value, Entry):
         return value
     if isinstance(value, Text):

@@ -99,23 +99,21 @@ def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> 
         return (
             f"No services on {', '.join(boards)}. For other boards: armload serve.list --board a,b"
         )
-    table = Table(
-        *(
-            Column(heading=each)
-            for each in ("board", "model", "slots", "since (UTC)", "ends", "run")
-        )
-    )
-    for service in services:
-        table.add(
-            service.board,
-            service.model,
-            _slots(service.plan),
-            words.minute(service.started_utc),
-            "by serve.stop" if service.is_detached else "with its command",
-            whole(service.run),
-        )
-    return table
+    return Table.of(_SERVICE, services)
 
 
 def _slots(plan: ServingPlan) -> str:
     return f"{counted(plan.slots, 'slot')} of {counted(plan.context_tokens, 'token')}"
+
+
+_SERVICE: tuple[Column[RunningService], ...] = (
+    Column(heading="board", of=lambda each: each.board),
+    Column(heading="model", of=lambda each: each.model),
+    Column(heading="slots", of=lambda each: _slots(each.plan)),
+    Column(heading="since (UTC)", of=lambda each: words.minute(each.started_utc)),
+    Column(
+        heading="ends",
+        of=lambda each: "by serve.stop" if each.is_detached else "with its command",
+    ),
+    Column(heading="run", of=lambda each: whole(each.run)),
+)

@@ -219,14 +219,12 @@ _GUESSES: tuple[Column[SpeculationOfCell], ...] = (
         heading="tokens\nper pass",
         of=lambda found: found.tokens_per_pass,
         write="{:.2f}".format,
-        is_number=True,
         is_optional=True,
     ),
     Column(
         heading="drafts\naccepted",
         of=lambda found: found.acceptance_rate,
         write="{:.0%}".format,
-        is_number=True,
         is_optional=True,
     ),
 )

@@ -138,9 +138,5 @@ _LISTED: tuple[Column[Run], ...] = (
         heading="what ran", of=lambda run: f"{run_words.what_ran(run)}{_threads(run)}", below=""
     ),
     *main_ones(FIGURES),
-    Column(
-        heading="verdict",
-        of=lambda run: _verdict(run, run_words.short_verdict(run)),
-        below="",
-    ),
+    Column(heading="verdict", of=lambda run: _verdict(run, run_words.short_verdict(run)), below=""),
 )

@@ -37,11 +37,15 @@ class Calls:
     def recorded(cls) -> Iterator[Self]:
         """Record who calls, until the block ends."""
         calls = cls()
-        begin = Table.__init__
+        begin, lay_out = Table.__init__, Table.of
 
         def begun(table: Table, *columns: Any) -> None:
             calls._note("Table")
             begin(table, *columns)
+
+        def laid_out(*words: Any, **more: Any) -> Table:
+            calls._note("Table.of")
+            return lay_out(*words, **more)
 
         watched: list[tuple[object, object]] = [
             (function, calls._watched(function)) for function in (as_result, chart_of, drawn)
@@ -53,11 +57,13 @@ class Calls:
 
         watched.append((present, presented))
         Table.__init__ = begun  # type: ignore[assignment, method-assign]
+        Table.of = laid_out  # type: ignore[method-assign]
         try:
             with replaced(*watched):
                 yield calls
         finally:
             Table.__init__ = begin  # type: ignore[method-assign]
+            Table.of = lay_out  # type: ignore[method-assign]
 
     def unshown(self) -> list[str]:
         """Return the kinds of results that no command has returned."""
@@ -124,4 +130,7 @@ def _every_call() -> tuple[tuple[str, str, ast.Call], ...]:
 def _called(node: ast.Call) -> str:
     if isinstance(node.func, ast.Name):
         return node.func.id
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if not isinstance(node.func, ast.Attribute):
+        return ""
+    is_of_table = isinstance(node.func.value, ast.Name) and node.func.value.id == "Table"
+    return f"{'Table.' if is_of_table else ''}{node.func.attr}"

@@ -96,7 +96,7 @@ def difference(path: Path, before: str, now: str) -> str:
     )
 
 
-@pytest.mark.parametrize("name", ["as_result", "Table", "chart_of", "drawn"])
+@pytest.mark.parametrize("name", ["as_result", "Table", "Table.of", "chart_of", "drawn"])
 def test_every_place_that_presents_is_reached(name: str, produced: Produced) -> None:
     for case in CASES:
         produced.files(case)

@@ -124,17 +124,12 @@ def _of_texts(figure: Callable[[AccuracyPoint], float]) -> Callable[[AccuracyPoi
 
 
 BUDGET = Column[AccuracyPoint](
-    heading="budget",
-    unit="tokens",
-    of=lambda point: point.budget,
-    is_number=True,
-    is_optional=True,
+    heading="budget", unit="tokens", of=lambda point: point.budget, is_number=True, is_optional=True
 )
 ACCURACY = Column[AccuracyPoint](
     heading="accuracy",
     of=lambda point: estimate_of(point.accuracy),
     write="{:.1%}".format,
-    is_number=True,
     has_interval=True,
     style="bold",
 )
@@ -142,14 +137,12 @@ BOXED = Column[AccuracyPoint](
     heading="boxed",
     of=_of_texts(lambda point: point.boxed_share),
     write="{:.0%}".format,
-    is_number=True,
     is_optional=True,
 )
 MEAN_TIME = Column[AccuracyPoint](
     heading="mean\ntime",
     of=lambda point: point.mean_s if point.attempts else None,
     write=words.seconds,
-    is_number=True,
 )
 _POINT = (
     BUDGET,
@@ -163,7 +156,6 @@ _POINT = (
         heading="acc_norm",
         of=lambda point: estimate_of(point.normalised),
         write="{:.1%}".format,
-        is_number=True,
         has_interval=True,
         is_optional=True,
         style="bold",
@@ -173,14 +165,12 @@ _POINT = (
         heading="finished",
         of=_of_texts(lambda point: fmean(each.is_finished for each in point.attempts)),
         write="{:.0%}".format,
-        is_number=True,
         is_optional=True,
     ),
     Column[AccuracyPoint](
         heading="mean\ntokens",
         of=_of_texts(lambda point: point.mean_tokens),
         write="{:.0f}".format,
-        is_number=True,
         is_optional=True,
     ),
     MEAN_TIME,

@@ -152,7 +152,6 @@ def _table(each: Tradeoff) -> Table:
             unit="J",
             of=lambda row: row[2],
             write=words.joules,
-            is_number=True,
             is_optional=True,
         ),
     )

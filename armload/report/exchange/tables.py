@@ -32,12 +32,7 @@ def _verdict(cell: Cell) -> str:
 PUBLISHED: tuple[Column[Cell], ...] = (
     Column(heading="board", of=lambda cell: cell.runs[0].board.name),
     Column(heading="model", of=lambda cell: subject(cell.runs[0])),
-    Column(
-        heading="size",
-        of=lambda cell: cell.runs[0].model.size_bytes,
-        write=format_bytes,
-        is_number=True,
-    ),
+    Column(heading="size", of=lambda cell: cell.runs[0].model.size_bytes, write=format_bytes),
     Column(heading="threads", of=lambda cell: cell.threads, is_number=True),
     Column(
         heading="tokens",

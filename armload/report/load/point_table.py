@@ -35,14 +35,9 @@ _METRICS: tuple[Column[Metrics], ...] = (
         unit="observations",
         of=lambda metrics: metrics.independent,
         write="{:.0f}".format,
-        is_number=True,
     ),
     Column(
-        heading="conversations",
-        unit="complete",
-        of=_complete,
-        is_number=True,
-        is_optional=True,
+        heading="conversations", unit="complete", of=_complete, is_number=True, is_optional=True
     ),
     Column(
         heading="abandoned",
@@ -56,7 +51,6 @@ _METRICS: tuple[Column[Metrics], ...] = (
         unit="of prompt tokens",
         of=lambda metrics: metrics.prompt_reuse and metrics.prompt_reuse.hit_rate,
         write="{:.0%}".format,
-        is_number=True,
         is_optional=True,
     ),
     Column(
@@ -64,7 +58,6 @@ _METRICS: tuple[Column[Metrics], ...] = (
         unit="req/s",
         of=lambda metrics: metrics.requests_per_s,
         write=words.rate,
-        is_number=True,
         is_main=True,
     ),
     Column(
@@ -72,7 +65,6 @@ _METRICS: tuple[Column[Metrics], ...] = (
         unit="req/s",
         of=lambda metrics: metrics.goodput and metrics.goodput.requests_per_s,
         write=words.rate,
-        is_number=True,
         is_main=True,
         is_optional=True,
         style="bold",
@@ -81,7 +73,6 @@ _METRICS: tuple[Column[Metrics], ...] = (
         heading="within\nSLO",
         of=lambda metrics: metrics.goodput and metrics.goodput.share,
         write="{:.0%}".format,
-        is_number=True,
         is_main=True,
         is_optional=True,
     ),
@@ -98,7 +89,6 @@ _ENERGY: tuple[Column[AssessedPoint], ...] = (
         unit="J/request",
         of=lambda point: point.energy and point.energy.joules_per_request,
         write=words.joules,
-        is_number=True,
         is_main=True,
         is_optional=True,
     ),
@@ -107,7 +97,6 @@ _ENERGY: tuple[Column[AssessedPoint], ...] = (
         unit="J/token",
         of=lambda point: point.energy and point.energy.joules_per_token,
         write=words.joules,
-        is_number=True,
         is_main=True,
         is_optional=True,
     ),
@@ -141,7 +130,6 @@ def _of_answers(loaded: LoadView) -> Iterator[Column[Metrics]]:
             metrics.prompt_tokens_per_s if of_embeddings else metrics.output_tokens_per_s
         ),
         write=words.rate,
-        is_number=True,
         is_main=True,
     )
     chosen = loaded.load.percentiles
@@ -152,7 +140,6 @@ def _of_answers(loaded: LoadView) -> Iterator[Column[Metrics]]:
                 heading=f"{latency}\n{name}",
                 of=partial(_percentile, found, name),
                 write=words.seconds,
-                is_number=True,
                 is_main=bool(chosen) or name == names[0] or latency != "per token",
             )
 

@@ -19,6 +19,7 @@ from armload.report.tuning.figures import front_of
 from armload.report.tuning.view import Candidate, TuningView
 
 MOST_ROWS = 10
+_SAME_TEXT = {True: "the same", False: "other", None: words.UNKNOWN}
 
 
 def settings_view(view: TuningView) -> Group:
@@ -84,35 +85,25 @@ def _columns(view: TuningView) -> tuple[Column[Candidate], ...]:
             unit=view.scale.unit,
             of=partial(_cost, view),
             write=up_to_three_figures,
-            is_number=True,
             has_interval=True,
             is_main=True,
         ),
         Column(
-            heading="trials",
-            of=lambda each: trials[each.setting.key],
-            is_number=True,
-            is_main=True,
+            heading="trials", of=lambda each: trials[each.setting.key], is_number=True, is_main=True
         ),
         Column(
-            heading="peak\nRSS",
-            of=lambda each: each.max_rss_bytes,
-            write=words.size,
-            is_number=True,
-            is_main=True,
+            heading="peak\nRSS", of=lambda each: each.max_rss_bytes, write=words.size, is_main=True
         ),
         Column(
             heading="text",
             unit="beside the defaults'",
-            of=lambda each: each.quality.same_text,
-            write=lambda is_same: "the same" if is_same else "other",
+            of=lambda each: _SAME_TEXT[each.quality.same_text],
         ),
         Column(
             heading="KL divergence",
             unit="mean, nats",
             of=lambda each: each.quality.kl_mean,
             write="{:.4f}".format,
-            is_number=True,
         ),
         Column(heading="accuracy", unit="and its bound", of=_accuracy, is_number=True),
         Column(

@@ -128,8 +128,9 @@ def _word_meant(
             return _given_to(option, wrong, value, words)
         if option["takes"] != "file":
             near |= {each: f"{option['name']} {each}" for each in known if each not in near}
-    if meant := did_you_mean(wrong, verbs):
-        return meant
+    # A verb that only begins so is not meant: "b" may be a second board or run.
+    if alike := difflib.get_close_matches(wrong, verbs, n=1):
+        return f"Did you mean {alike[0]!r}? "
     found = difflib.get_close_matches(wrong, near, n=1)
     return f"Did you mean {near[found[0]]}? " if found else ""
 

@@ -28,6 +28,7 @@ SHARING = (
     ("test_end_to_end.py", "test_runs_share.py", "test_runs_survive.py"),  # a virtual board
     (
         "test_sanitized_engines.py",
+        "test_sanitized_services.py",
         "test_sanitized_streaming.py",
     ),  # two builds
     ("test_release.py", "test_release_prebuilt.py"),  # a wheel

@@ -102,8 +102,9 @@ def unexpected_word(
                 return mistake(said, verb, _given_to(option, kind, wrong, value, given))
             if kind != "file":
                 near |= {each: f"{option['name']} {each}" for each in known if each not in near}
-    if meant := did_you_mean(wrong, VERBS):
-        return mistake(said, verb, meant)
+    # A verb that only begins so is not meant: "b" may be a second board or run.
+    if alike := difflib.get_close_matches(wrong, VERBS, n=1):
+        return mistake(said, verb, f"Did you mean {alike[0]!r}? ")
     found = difflib.get_close_matches(wrong, near, n=1)
     return mistake(said, verb, f"Did you mean {near[found[0]]}? " if found else "")
 

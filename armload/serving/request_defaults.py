@@ -34,7 +34,7 @@ class RequestDefaults(Value):
     def applied(self, request: CompletionRequest) -> CompletionRequest:
         """Return a request with these; what it says itself stays."""
         changed: dict[str, Any] = {"extra_body": {**self.extra_body, **request.extra_body}}
-        if request.json_schema is None and not request.tools:
+        if request.response_format is None and request.json_schema is None and not request.tools:
             changed["json_schema"] = self.json_schema
         return request.model_copy(update=changed)
 

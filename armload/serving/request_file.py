@@ -63,6 +63,13 @@ class _ResponseFormat(Value):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = None
 
+    @property
+    def as_sent(self) -> dict[str, Any]:
+        """As it was written, with the name that services demand of a schema."""
+        if self.json_schema is None:
+            return {"type": self.type}
+        return {"type": self.type, "json_schema": {"name": "answer", **self.json_schema}}
+
 
 class _Line(Value):
     # A request as a person writes it, in OpenAI's words.
@@ -260,6 +267,7 @@ def _request(
         messages=line.messages,
         max_tokens=limit,
         json_schema=schema,
+        response_format=line.response_format and line.response_format.as_sent,
         tools=line.tools,
         tool_choice=line.tool_choice,
         extra_body={**sampling, **further, **extra},

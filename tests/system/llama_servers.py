@@ -26,7 +26,7 @@ class Server:
         self.timings: list[dict[str, Any]] = []
 
     def ask(self, path: str, **request: Any) -> Any:
-        answer = requests.post(f"{self.address}/{path}", json=request, timeout=120)
+        answer = requests.post(f"{self.address}/{path}", json=request, timeout=600)
         answer.raise_for_status()
         return answer.json()
 

@@ -36,7 +36,7 @@ _OPTIONS = {
     "ASAN_OPTIONS": ("address.supp", ":detect_stack_use_after_return=1:detect_leaks=1"),
     "LSAN_OPTIONS": ("leak.supp", ":print_suppressions=0"),
     "UBSAN_OPTIONS": ("undefined.supp", ":print_stacktrace=1:halt_on_error=0"),
-    "TSAN_OPTIONS": ("thread.supp", ":halt_on_error=0:history_size=4:second_deadlock_stack=1"),
+    "TSAN_OPTIONS": ("thread.supp", ":halt_on_error=0:history_size=7:second_deadlock_stack=1"),
 }
 # Nothing is missed by these, and both are quick.
 _LEFT_OUT = ("GGML_CPU_REPACK", "GGML_LLAMAFILE")

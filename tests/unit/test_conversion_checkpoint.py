@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -716,6 +717,21 @@ def test_a_window_is_not_missed_where_the_context_is_no_longer(checkpoint: Path)
     header = read_header(word_problems_model("word-problems:Q8_0"))
     found = Findings(window=1 << 20, window_reached=False)
     judge(read_checkpoint(checkpoint), found, header, "F16")
+
+
+def test_experts_that_stay_in_mxfp4_allow_for_the_rounding_of_what_they_are_multiplied_with(
+    checkpoint: Path,
+) -> None:
+    plain = read_header(word_problems_model("word-problems:Q8_0"))
+    kept = replace(plain, tensors=(replace(plain.tensors[0], type_name="MXFP4"),))
+    own = read_checkpoint(checkpoint)
+    rounded, other = (
+        Findings(logits=ComparedLogits(relative=each, **LOGITS)) for each in (0.011, 0.06)
+    )
+    judge(own, rounded, kept, "F32")
+    for found, header in ((rounded, plain), (other, kept)):
+        with pytest.raises(DataError, match="computes different logits"):
+            judge(own, found, header, "F32")
 
 
 def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:

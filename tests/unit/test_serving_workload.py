@@ -144,6 +144,45 @@ def test_a_line_may_have_sampling_parameters_a_format_tools_and_other_keys(
     assert (greedy["temperature"], own["temperature"], own["min_keep"]) == (0, 0.7, 2)
 
 
+SCHEMA = {"type": "object", "required": ["age"]}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "text"},
+        {"type": "json_object"},
+        {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}},
+        {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "person",
+                "description": "How old",
+                "strict": False,
+                "schema": SCHEMA,
+            },
+        },
+    ],
+    ids=["text", "object", "schema", "schema-and-more"],
+)
+@pytest.mark.parametrize("dialect", ["openai", "openai-chat"])
+def test_a_format_is_sent_as_the_line_has_it(
+    tmp_path: Path, dialect: str, wanted: dict[str, Any]
+) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "array"}')
+    defaults = read_defaults(tmp_path / "schema.json", "")
+    work = read(tmp_path, json.dumps({"prompt": "a", "response_format": wanted}))
+    body = dialect_named(dialect).body(defaults.applied(work.request(0)), "m")
+    assert body["response_format"] == wanted
+
+
+def test_a_schema_without_the_name_that_services_demand_gets_one(tmp_path: Path) -> None:
+    wanted = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
+    work = read(tmp_path, json.dumps({"prompt": "a", "response_format": wanted}))
+    sent = dialect_named("openai-chat").body(work.request(0), "m")["response_format"]
+    assert sent["json_schema"] == {"name": "answer", "schema": SCHEMA}
+
+
 def test_what_a_request_says_itself_overrides_what_all_have(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "array"}')
     defaults = read_defaults(tmp_path / "schema.json", '{"top_p": 0.5, "top_k": 3}')

@@ -25,6 +25,10 @@ TOLERANCES = {"F32": 0.01, "F16": 0.02, "BF16": 0.05, "Q8_0": 0.25}
 differences at a position, as a share of the logits' standard deviation there, in the median of the
 positions. At some, rounding alone makes a mixture of experts choose another expert."""
 
+_KEPT_TYPE, _ROUNDED_AS = "MXFP4", "BF16"
+"""What experts may stay in whatever the type. llama.cpp rounds what it multiplies them with to
+8 bits, which is as much as BF16 keeps of a weight."""
+
 _HOST = "host"
 _CONTEXT = ".context_length"
 _WINDOW = ".attention.sliding_window"
@@ -341,7 +345,8 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
                 else "use --type BF16, or F32."
             ),
         )
-    differ = bool(found.logits and not found.logits.relative <= TOLERANCES[type_name])
+    most = _tolerance(type_name, header) if found.logits else 0.0
+    differ = bool(found.logits and not found.logits.relative <= most)
     is_dropped = _drops_window(found, header)
     if is_dropped and _context(header) > found.window and (differ or not found.window_reached):
         raise DataError(
@@ -359,11 +364,18 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
         raise DataError(
             f"{where}: the model computes different logits after the conversion to {type_name}: "
             f"they differ by up to {found.logits.difference:.2g}, in the median of the positions "
-            f"by {found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} "
+            f"by {found.logits.relative:.1%} of their spread (at most {most:.0%} "
             f"is allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same."
             + said,
             remedy,
         )
+
+
+def _tolerance(type_name: str, header: Header) -> float:
+    types = [type_name]
+    if any(tensor.type_name == _KEPT_TYPE for tensor in header.tensors):
+        types.append(_ROUNDED_AS)
+    return max(TOLERANCES[each] for each in types)
 
 
 def _ids(tokens: tuple[int, ...], at: int) -> str:

@@ -83,6 +83,7 @@ class CompletionRequest(Value):
         max_tokens: the most that is to be generated.
         ignores_end: go on after the model's end-of-text token, up to ``max_tokens``.
         json_schema: that the answer must fit; none for any text.
+        response_format: as OpenAI's API takes it, if it was written so; asks for the schema.
         tools: that a chat may call, as OpenAI describes them.
         tool_choice: which of them it must call, in OpenAI's form.
         extra_body: further keys of the request, such as sampling parameters.
@@ -95,6 +96,7 @@ class CompletionRequest(Value):
     max_tokens: int
     ignores_end: bool = False
     json_schema: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: str | dict[str, Any] | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)

@@ -42,8 +42,10 @@ class OpenAi:
 
 def common_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     """Return what completions and chats are both asked with: greedy, unless the request says so."""
-    schema = {"name": "answer", "strict": True, "schema": request.json_schema}
-    wanted = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    wanted = request.response_format
+    if wanted is None and request.json_schema is not None:
+        schema = {"name": "answer", "strict": True, "schema": request.json_schema}
+        wanted = {"type": "json_schema", "json_schema": schema}
     return {
         "model": model,
         "max_tokens": request.max_tokens,
@@ -51,7 +53,7 @@ def common_body(request: CompletionRequest, model: str) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         **length_words(request),
-        **({} if request.json_schema is None else wanted),
+        **({} if wanted is None else {"response_format": wanted}),
         **request.extra_body,
     }
 

@@ -37,6 +37,10 @@ function(instrument)
     foreach(target ${watched})
         target_compile_options(${target} PRIVATE -fsanitize=${SANITIZER} -g1 -fno-omit-frame-pointer)
     endforeach()
+    # A thread that waits for another one lets it run, where others want the cores as well.
+    target_compile_options(ggml-cpu PRIVATE
+        $<$<COMPILE_LANGUAGE:C>:-include> $<$<COMPILE_LANGUAGE:C>:sched.h>
+        $<$<COMPILE_LANGUAGE:C>:-D__builtin_ia32_pause=sched_yield>)
     # Of a service, these compute nothing, and take longest to compile.
     foreach(target server-context llama-server-impl cpp-httplib mtmd)
         target_compile_options(${target} PRIVATE -O0)

@@ -118,7 +118,7 @@ def translated(board_name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(connection: fabric.Connection, board_name: str, *, is_board: bool) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise while a host is logged in to into ``ConnectError``.
+    """Turn what paramiko and the sockets raise during a host's login into ``ConnectError``.
 
     Args:
         board_name: the board that it is, or that it leads to.

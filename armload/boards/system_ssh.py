@@ -262,7 +262,7 @@ class _BySystemSsh:
 def open_reverse_tunnel(
     address: SshAddress, board_name: str, port: int, local_port: int, ciphers: Sequence[str]
 ) -> Iterator[None]:
-    """Log in, and let a port of the board's loopback lead to this machine's until the block ends.
+    """Log in, and let a port of the board's loopback lead here until the block ends.
 
     Args:
         port: on the board, where nothing listens.

@@ -77,7 +77,7 @@ class Binary(Value):
 
 
 def engine_name(source: str, commit: str) -> str:
-    """Return what people call an engine: llama.cpp with its release and commit, or else the source.
+    """Return what people call an engine: llama.cpp and its release and commit, or the source.
 
     Args:
         source: as ``Binary`` has it; empty where it is unknown.

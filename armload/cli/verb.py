@@ -66,7 +66,7 @@ class Verb:
         asks: bool = True,
         has_defaults: bool = True,
     ) -> None:
-        self.body = body
+        self.body: Callable[[Any], Any] = body
         self.__doc__ = body.__doc__
         self.name = name or body.__name__
         self.options = options

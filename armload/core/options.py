@@ -237,7 +237,7 @@ class OptionGroup(Value):
         return self.without_usual(fields)
 
     def refuse_without(self, fields: Collection[str], needed: str, remedy: str) -> Self:
-        """Refuse options that do nothing without another; return the rest, without such defaults.
+        """Refuse options that do nothing without another; return the rest without such defaults.
 
         Args:
             needed: what is missing, such as ``--replay``.

@@ -204,7 +204,7 @@ def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tu
 
 
 def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
-    """Say what is wrong with a document that no person writes, as ``KEY: words`` where it parses.
+    """Say what is wrong with a document that no person writes: ``KEY: words`` where it parses.
 
     Args:
         error: of the parser, or all mistakes.

@@ -42,7 +42,7 @@ class Missing(Value):
 def measured_rates(
     host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
 ) -> Rates:
-    """Return the rates that ``measure`` finds; arguments and errors are the same."""
+    """Return the rates that ``measure`` finds."""
     return measure(host, board, found, progress, file=file)[0]
 
 

@@ -76,7 +76,7 @@ def deliver(
     retry_for_s: float = RETRY_FOR_S,
     still_ours: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Do what ``push`` does from a known state on, if there is one; the errors are the same.
+    """Do what ``push`` does from a known state on, if there is one.
 
     With ``cold`` a check reads the storage instead of the page cache, where the helper is there.
     ``still_ours`` is called when something went wrong, and raises if somebody else has taken the

@@ -124,7 +124,7 @@ def synthesise_like(
 
 
 def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
-    """Write the header alone of the file that ``synthesise_like`` makes; errors are the same."""
+    """Write the header alone of the file that ``synthesise_like`` makes."""
     file_type, words, tensors = _planned_like(shape, file_type)
     with written_whole(path) as beside:
         _write_header(shape, beside, words, tensors, file_type)

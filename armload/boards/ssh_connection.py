@@ -242,7 +242,7 @@ def _insistently(attempt: Callable[[], Done]) -> Done:
 def _shown(address: SshAddress, board_name: str) -> ServerKey:
     import paramiko
 
-    class Shown(Exception):  # noqa: N818 - it carries an answer
+    class KeyShown(Exception):  # noqa: N818 - it carries an answer
         def __init__(self, key: paramiko.PKey) -> None:
             super().__init__()
             self.key = key
@@ -251,14 +251,14 @@ def _shown(address: SshAddress, board_name: str) -> ServerKey:
         def missing_host_key(
             self, _client: paramiko.SSHClient, _hostname: str, key: paramiko.PKey
         ) -> None:
-            raise Shown(key)
+            raise KeyShown(key)
 
     connection = prepared(address, board_name)
     connection.client.set_missing_host_key_policy(Show())
     drop_keys(connection)
     try:
         _open(connection, board_name)
-    except Shown as shown:
+    except KeyShown as shown:
         return ServerKey(
             host=connection.host,
             port=connection.port,

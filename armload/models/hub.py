@@ -29,7 +29,7 @@ from armload.models.hub_reference import (
     model_line,
     repository_named,
 )
-from armload.models.hub_sites import HubFile, Listing, listed, refusal
+from armload.models.hub_sites import HubFile, RepositoryListing, listed, refusal
 from armload.models.model import check_generates
 
 _FIRST_BYTES = 1 << 20
@@ -124,7 +124,7 @@ def _found(
     named: HubRepository,
     choose: Callable[[HubRepository, Sequence[HubFile]], _Choice],
     progress: Progress,
-) -> tuple[Listing, _Choice]:
+) -> tuple[RepositoryListing, _Choice]:
     """Choose among what the hub has; where it does not answer, of what was downloaded before."""
     try:
         if named.site.is_offline:
@@ -144,7 +144,7 @@ def _found(
     return listing, choose(named, listing.files)
 
 
-def _kept_listing(named: HubRepository) -> Listing:
+def _kept_listing(named: HubRepository) -> RepositoryListing:
     commit = named.revision
     with suppress(OSError, UnicodeDecodeError):
         commit = (named.folder / "refs" / named.revision).read_text(encoding="utf-8").strip()
@@ -154,7 +154,7 @@ def _kept_listing(named: HubRepository) -> Listing:
         for each in sorted(folder.rglob("*"))
         if each.is_file()
     )
-    return Listing(commit=commit, files=files)
+    return RepositoryListing(commit=commit, files=files)
 
 
 def _is_kept(named: HubRepository, commit: str, file: HubFile) -> bool:
@@ -163,7 +163,7 @@ def _is_kept(named: HubRepository, commit: str, file: HubFile) -> bool:
 
 
 def _provide(
-    named: HubRepository, listing: Listing, files: Sequence[HubFile], progress: Progress
+    named: HubRepository, listing: RepositoryListing, files: Sequence[HubFile], progress: Progress
 ) -> list[Path]:
     """Return the files' places; download those that are missing."""
     missing = [each for each in files if not _is_kept(named, listing.commit, each)]
@@ -204,7 +204,9 @@ def _revision(named: HubRepository, commit: str) -> str:
     return commit if named.prefix == PREFIX else named.revision
 
 
-def _header(named: HubRepository, listing: Listing, model: HubModel, progress: Progress) -> Path:
+def _header(
+    named: HubRepository, listing: RepositoryListing, model: HubModel, progress: Progress
+) -> Path:
     if all(_is_kept(named, listing.commit, each) for each in model.files):
         return named.place(listing.commit, model.path)
     contents = "".join(f"{listing.commit} {each.path} {each.digest}\n" for each in model.files)

@@ -57,7 +57,7 @@ class HubFile(Value):
     digest: str
 
 
-class Listing(Value):
+class RepositoryListing(Value):
     """What a repository holds at a revision.
 
     Attributes:
@@ -91,7 +91,7 @@ class HubSite(Protocol):
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
         """Return where the list of a repository's files is."""
 
-    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+    def read_listing(self, answer: Mapping[str, object]) -> RepositoryListing:
         """Read that list.
 
         Raises:
@@ -127,11 +127,11 @@ class HuggingFace:
         path = f"api/{kind}s/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         return self._remote(path, repo)
 
-    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+    def read_listing(self, answer: Mapping[str, object]) -> RepositoryListing:
         """Large files have a SHA-256 under ``lfs``, small ones git's ``blobId``."""
         if not (commit := _digest(answer["sha"])):
             raise ValueError("sha")
-        return Listing(
+        return RepositoryListing(
             commit=commit,
             files=tuple(
                 HubFile(
@@ -232,7 +232,7 @@ class ModelScope:
         query = f"Revision={quote(revision, safe='')}&Recursive=true"
         return self._remote(f"{repo}/repo/files?{query}", repo)
 
-    def read_listing(self, answer: Mapping[str, object]) -> Listing:
+    def read_listing(self, answer: Mapping[str, object]) -> RepositoryListing:
         """The hub names no commit of the whole: the files' checksums do instead."""
         if answer.get("Success") is False:
             raise UsageError(
@@ -252,7 +252,7 @@ class ModelScope:
             if each.get("Type") != "tree"
         )
         lines = "".join(f"{each.path} {each.size_bytes} {each.digest}\n" for each in files)
-        return Listing(commit=hashlib.sha256(lines.encode()).hexdigest(), files=files)
+        return RepositoryListing(commit=hashlib.sha256(lines.encode()).hexdigest(), files=files)
 
     def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
         """Return where a file is; the answer may redirect to a content delivery network."""
@@ -305,7 +305,9 @@ class ModelScope:
 SITES: tuple[HubSite, ...] = (HuggingFace(), ModelScope())
 
 
-def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress) -> Listing:
+def listed(
+    site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress
+) -> RepositoryListing:
     """Ask a hub what a repository holds; without the token where the hub does not accept it.
 
     Raises:
@@ -323,7 +325,9 @@ def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Pro
             raise UsageError(without.message, f"{error.message} {error.remedy}") from without
 
 
-def _listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress) -> Listing:
+def _listed(
+    site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress
+) -> RepositoryListing:
     where = site.listing(repo, kind, revision)
     with opened(where, progress, refusal(site, repo, revision)) as answer:
         content = whole_body(where, answer, _MOST_LIST_BYTES)

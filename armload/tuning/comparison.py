@@ -27,7 +27,7 @@ from armload.analysis.statistics import ratio_of_runs
 from armload.core.errors import UsageError
 from armload.core.values import counted
 from armload.tuning.outcome_words import gain_words
-from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
+from armload.tuning.record import Confirmation, SearchResult, Tuning, TuningFolder
 from armload.tuning.settings import differing as differing_choices
 from armload.tuning.settings import words_of
 from armload.tuning.space import Choice, Setting
@@ -89,7 +89,7 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
     )
 
 
-def _result(tuned: TuningFolder) -> Result:
+def _result(tuned: TuningFolder) -> SearchResult:
     result = tuned.result()
     if result is None:
         raise UsageError(
@@ -99,7 +99,7 @@ def _result(tuned: TuningFolder) -> Result:
     return result
 
 
-def _subject(tuning: Tuning, result: Result) -> Subject:
+def _subject(tuning: Tuning, result: SearchResult) -> Subject:
     confirmed, objective = result.confirmation, tuning.objective
     speed = confirmed.speed if confirmed is not None and confirmed.is_faster else None
     gain = f"; {gain_words(objective, speed)}" if speed else ""
@@ -203,7 +203,7 @@ def _searched_otherwise(
     return tuple(name for name in dict.fromkeys((*a, *b)) if a.get(name) != b.get(name))
 
 
-def _doubts(side: SideLabel, result: Result) -> list[Disturbed]:
+def _doubts(side: SideLabel, result: SearchResult) -> list[Disturbed]:
     disturbed = (
         result.confirmation.disturbances if result.confirmation and result.is_unconfirmed else ()
     )

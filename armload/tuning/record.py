@@ -125,7 +125,7 @@ class Violation(Value):
     reason: str
 
 
-class Result(Value):
+class SearchResult(Value):
     """How a search ended.
 
     Attributes:
@@ -169,7 +169,7 @@ class TuningDocument(Value):
 
     tuning: Tuning
     trials: tuple[TuningEntry, ...]
-    result: Result | None
+    result: SearchResult | None
 
 
 class TuningFolder(CommandJournal[Tuning, TuningEntry]):
@@ -215,14 +215,14 @@ class TuningFolder(CommandJournal[Tuning, TuningEntry]):
         learnt = self.entries[last].model_copy(update={"quality": known})
         self.rewrite([*self.entries[:last], learnt, *self.entries[last + 1 :]])
 
-    def end(self, result: Result) -> None:
+    def end(self, result: SearchResult) -> None:
         """Keep how it ended."""
         write_whole(self.folder / RESULT_FILE, as_json(result).encode())
 
     def document(self) -> TuningDocument:
         return TuningDocument(tuning=self.tuning, trials=tuple(self.entries), result=self.result())
 
-    def result(self) -> Result | None:
+    def result(self) -> SearchResult | None:
         """Return how it ended; none for a search that has not.
 
         Raises:
@@ -230,7 +230,7 @@ class TuningFolder(CommandJournal[Tuning, TuningEntry]):
             DiskError: it cannot be read.
         """
         path = self.folder / RESULT_FILE
-        return self.kind.read(path, Result) if is_there(path) else None
+        return self.kind.read(path, SearchResult) if is_there(path) else None
 
 
 def new_tuning(

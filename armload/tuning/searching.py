@@ -19,7 +19,7 @@ from armload.tuning.confirming import Compared, UnconfirmedError, confirm
 from armload.tuning.estimating import ChoiceEstimate, Ended, SearchState
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
-from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
+from armload.tuning.record import Confirmation, Quality, SearchResult, TuningEntry, TuningFolder
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Key, Setting
@@ -76,7 +76,7 @@ class Searching:
         self._cells: dict[Key, int] = {}
         self._has_longest_reference = False
 
-    def run(self) -> Result:
+    def run(self) -> SearchResult:
         """Search to the end, and return how it ended.
 
         Raises:
@@ -253,7 +253,7 @@ class Searching:
         state: SearchState,
         confirmation: Confirmation | None,
         ended: str,
-    ) -> Result:
+    ) -> SearchResult:
         winner, cost = leader.setting, leader.cost
         interval: Interval | None = leader.interval
         if confirmation is not None:
@@ -262,7 +262,7 @@ class Searching:
             costs = confirmation.leader_costs if faster else confirmation.defaults_costs
             cost = median(costs) if costs else self._default_cost() or leader.cost
             interval = interval_of_runs(costs)
-        return Result(
+        return SearchResult(
             winner=winner,
             cost=cost,
             interval=interval,

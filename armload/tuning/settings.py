@@ -13,7 +13,7 @@ from armload.core.errors import UsageError
 from armload.core.files import file_name_of, unreadable, write_whole
 from armload.core.values import counted, format_bytes
 from armload.engines.plan import MICRO_BATCH_TOKENS, NO_SPECULATION
-from armload.tuning.record import Result, Tuning
+from armload.tuning.record import SearchResult, Tuning
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import AIMS, SERVED
 
@@ -127,7 +127,7 @@ def check_path(path: Path) -> None:
         )
 
 
-def write_plan(path: Path, tuning: Tuning, result: Result) -> None:
+def write_plan(path: Path, tuning: Tuning, result: SearchResult) -> None:
     """Write the winner's options, and what was done with them, where they were found, and how.
 
     What a service was asked is no option of ``bench`` or ``serve``, and is a comment.

@@ -18,7 +18,7 @@ from armload.report.tuning.figures import front_of
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.table import settings_table, settings_view
 from armload.report.tuning.view import TuningView
-from armload.tuning.record import Result, TuningFolder, Violation
+from armload.tuning.record import SearchResult, TuningFolder, Violation
 from tests import command_line
 from tests.unit.kept_tunings import SPACE, entry, kept, setting
 from tests.unit.pages import HOSTILE, Page
@@ -35,7 +35,7 @@ ENTRIES = (
     entry(6, setting(4, "q4_0"), 0.05, status="violates", reason="not text", same=False),
     entry(7, setting(2, "q4_0"), None, status="failed", reason="exit 1", rss=None, same=None),
 )
-RESULT = Result(
+RESULT = SearchResult(
     winner=setting(4),
     cost=0.205,
     interval=Interval(low=0.19, high=0.22),

@@ -13,7 +13,7 @@ from armload.core.errors import UsageError
 from armload.report.comparison import comparison_view
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.confirming import Compared, confirm
-from armload.tuning.record import Result, TuningFolder
+from armload.tuning.record import SearchResult, TuningFolder
 from armload.tuning.space import Setting
 from armload.tuning.trial import Outcome
 from armload.tuning.wanted import Objective
@@ -61,7 +61,7 @@ def ended(
 
     found = confirm(measure, winner, SPACE.defaults, tuned, heard)
     tuned.end(
-        Result(
+        SearchResult(
             winner=winner if found.is_faster else SPACE.defaults,
             cost=cost,
             ended="All was tried.",
@@ -181,7 +181,7 @@ def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
     )
     b = kept(tmp_path, trials)
     b.end(
-        Result(
+        SearchResult(
             winner=SPACE.defaults,
             cost=0.4,
             ended="",

@@ -13,7 +13,7 @@ from armload.cli.verbs.serve import read_serving_file
 from armload.core.errors import UsageError
 from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan, serving_plan_of
-from armload.tuning.record import Result
+from armload.tuning.record import SearchResult
 from armload.tuning.request import TunedLoad, work_of
 from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Choice, Setting
@@ -26,8 +26,8 @@ def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def result_of(winner: Setting) -> Result:
-    return Result(
+def result_of(winner: Setting) -> SearchResult:
+    return SearchResult(
         winner=winner, cost=0.5, ended="", trials=9, took_s=1, sentence="2.00 times as fast."
     )
 

@@ -10,7 +10,7 @@ from armload.core.errors import DataError
 from armload.core.progress import Silent
 from armload.tuning.record import (
     Quality,
-    Result,
+    SearchResult,
     Tuning,
     TuningEntry,
     TuningFolder,
@@ -64,7 +64,7 @@ def entry(number: int, ended_s: float) -> TuningEntry:
     )
 
 
-RESULT = Result(
+RESULT = SearchResult(
     winner=DEFAULTS, cost=0.5, ended="Everything is measured.", trials=2, took_s=3, sentence="No."
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.tuning.estimating import ChoiceEstimate, Tried, estimates_of, leader_of
-from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
+from armload.tuning.record import Quality, SearchResult, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Status
@@ -83,7 +83,7 @@ class TuningView:
     tuning: Tuning
     candidates: tuple[Candidate, ...]
     steps: tuple[SearchStep, ...]
-    result: Result | None
+    result: SearchResult | None
 
     @classmethod
     def of(cls, tuned: TuningFolder) -> TuningView:

@@ -68,8 +68,12 @@ class BoardsSweep(Result):
     @cached_property
     def cells(self) -> Sequence[CellResult]:
         """The results of the same cells on all boards."""
-        begun = (name for name in self.errors if name in self.journals)
-        return results_on_boards({name: self.journals[name] for name in begun})
+        return results_on_boards(self._begun)
+
+    @property
+    def _begun(self) -> dict[str, SweepFolder]:
+        """The sweeps in the boards' order, which is not that in which they began."""
+        return {name: self.journals[name] for name in self.errors if name in self.journals}
 
     @property
     def error(self) -> ArmloadError | None:
@@ -94,7 +98,7 @@ class BoardsSweep(Result):
         if not self.cells:
             return
         yield sweep_view(self.cells)
-        journals = self.journals.values()
+        journals = self._begun.values()
         ids = " ".join(journal.sweep.id for journal in journals)
         rows = [*(("sweep", journal.folder) for journal in journals)]
         yield from labelled(9, [*rows, ("charts", f"{program_name()} report {ids}")])

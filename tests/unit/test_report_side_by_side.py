@@ -106,6 +106,15 @@ def test_a_board_that_failed_has_its_error_and_what_it_did() -> None:
     assert said[1]["result"] is None
 
 
+def test_sweeps_are_listed_in_the_boards_order_whichever_began_first() -> None:
+    begun = journals({"cellar": 1.3, "kitchen": 1.0})
+    result = BoardsSweep(journals=begun, errors={"kitchen": None, "cellar": None})
+    lines = [str(part) for part in result.view() if str(part).startswith(("sweep", "charts"))]
+    kitchen, cellar = (begun[board].sweep.id for board in ("kitchen", "cellar"))
+    assert [line.rpartition("/")[2] for line in lines[:2]] == [kitchen, cellar]
+    assert lines[2].endswith(f" report {kitchen} {cellar}")
+
+
 def test_a_cell_of_a_divided_sweep_is_listed_for_each_board_that_ran_it() -> None:
     sweep = sweep_of(*plan_cells(*PLANS), repeats=2, boards=("kitchen", "cellar"))
     runs = {

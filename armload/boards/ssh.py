@@ -14,8 +14,6 @@ from armload.boards.framing import appending, cutting, reason, receiving, size_o
 from armload.boards.host import TransportChoice
 from armload.boards.ports import free_port
 from armload.boards.ssh_commands import LONGEST_COMMAND_BYTES, SshCommands, fits, output_of, sent_to
-from armload.boards.ssh_connection import AnyConnection
-from armload.boards.ssh_master import MasterConnection
 from armload.boards.ssh_transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.boards.system_ssh import SystemSsh, open_reverse_tunnel, open_tunnel
 from armload.core.errors import BoardError
@@ -45,44 +43,20 @@ class SshHost(SshCommands):
             nonlocal negotiated
             negotiated = ssh.negotiated_cipher()
 
-        by_system_ssh = self._by_system_ssh(log_in)
-        chosen, why = (
-            "the system's ssh",
-            "it can log in the same way, and encrypts faster than Python",
-        )
-        connection = self._connected()
-        commands = TransportChoice(
-            purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"
-        )
-        if isinstance(connection, MasterConnection):
-            why = f"Python's SSH client cannot log in: {connection.why.rstrip('.')}"
-            commands = TransportChoice(
-                purpose="commands", chosen="sessions of the system's ssh", reason=why
-            )
-        elif not by_system_ssh:
-            negotiated = connection.cipher
-            chosen = "a channel of the same connection"
-            why = f"the system's ssh cannot be used: {self._why_no_system_ssh}"
+        self._by_system_ssh(log_in)
+        connection, why_no_ssh = self._connected(), self._why_no_system_ssh
+        bulk = connection.bulk(why_no_ssh)
         return (
-            commands,
+            connection.commands,
             TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
                 reason=f"small servers accept no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
-            TransportChoice(purpose="bulk data", chosen=chosen, reason=why),
-            self._encryption(connection, negotiated, by_program=by_system_ssh),
-            self._forwarding(chosen, why),
+            bulk,
+            connection.encryption(negotiated, self._ciphers(), why_no_ssh),
+            self._forwarding(bulk),
         )
-
-    def _encryption(
-        self, connection: AnyConnection, negotiated: str, *, by_program: bool
-    ) -> TransportChoice:
-        if isinstance(connection, MasterConnection):
-            return TransportChoice(
-                purpose="encryption", chosen=negotiated, reason="as configured for ssh"
-            )
-        return self._ciphers().transport(negotiated, by_program=by_program)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
         command = f"cat <{quote(path)}"
@@ -167,7 +141,8 @@ class SshHost(SshCommands):
         with self._explained_if_off():
             return open_tunnel(self._address, self._name, port, self._ciphers().order)
 
-    def _forwarding(self, chosen: str, why: str) -> TransportChoice:
+    def _forwarding(self, bulk: TransportChoice) -> TransportChoice:
+        chosen, why = bulk.chosen, bulk.reason
         try:
             with self._watched():
                 self._connected().check_forwarding(_NOBODYS_PORT)

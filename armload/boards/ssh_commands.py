@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
 from armload.boards.bulk import READ_BYTES, TRANSFER_SILENCE_S, output_chunks, whole_output
@@ -22,14 +21,9 @@ from armload.boards.framing import (
     to_be_read,
 )
 from armload.boards.host import Completed, OutputChunk
-from armload.boards.ssh_connection import AnyConnection, open_connection
-from armload.boards.ssh_master import MasterChannel
+from armload.boards.ssh_connection import open_connection
+from armload.boards.ssh_transport import Channel, SshTransport
 from armload.core.errors import BoardError, ConnectError, LostConnectionError
-
-if TYPE_CHECKING:
-    import paramiko
-
-    Channel = paramiko.Channel | MasterChannel
 
 
 def output_of(channel: Channel) -> Iterator[bytes]:
@@ -97,7 +91,7 @@ class SshCommands:
         self._address = address
         self._name = board_name
         self._went_off = went_off
-        self._connection: AnyConnection | None = None
+        self._connection: SshTransport | None = None
 
     @property
     def name(self) -> str:
@@ -150,7 +144,7 @@ class SshCommands:
                 return True
         return False
 
-    def _connected(self) -> AnyConnection:
+    def _connected(self) -> SshTransport:
         if self._connection is None or not self._connection.alive:
             self.close()
             self._connection = open_connection(self._address, self._name)

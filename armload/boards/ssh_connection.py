@@ -7,7 +7,8 @@ import logging
 import re
 import shutil
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,10 +26,14 @@ from armload.boards.failures import (
     explained,
     translated,
 )
+from armload.boards.forward import Endpoint, Tunnel, pass_on
+from armload.boards.host import TransportChoice
 from armload.boards.known_keys import pinned_line
 from armload.boards.ssh_config import config_words
-from armload.boards.ssh_master import MasterConnection
+from armload.boards.ssh_master import MasterConnection, cipher_in
 from armload.boards.ssh_route import drop_keys, hops_of, known_password, prepared, require_supported
+from armload.boards.ssh_transport import CipherChoice, SshTransport
+from armload.boards.system_ssh_config import write_config
 from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
@@ -69,7 +74,12 @@ class ServerKey(Value):
 
 
 class SshConnection:
-    """An open, authenticated connection."""
+    """An ``SshTransport`` by Python's client."""
+
+    carries_ssh = False
+    commands = TransportChoice(
+        purpose="commands", chosen="SSH exec", reason="the board is reached by SSH"
+    )
 
     def __init__(self, connection: fabric.Connection, board_name: str) -> None:
         self._connection = connection
@@ -82,20 +92,63 @@ class SshConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether nothing is known yet that ended it."""
         transport = self._connection.transport
         return bool(transport is not None and transport.is_active())
 
-    @property
-    def cipher(self) -> str:
-        return str(self._connection.transport.local_cipher)
+    def bulk(self, why_no_ssh: str) -> TransportChoice:
+        chosen = "the system's ssh"
+        why = "it can log in the same way, and encrypts faster than Python"
+        if why_no_ssh:
+            chosen = "a channel of the same connection"
+            why = f"the system's ssh cannot be used: {why_no_ssh}"
+        return TransportChoice(purpose="bulk data", chosen=chosen, reason=why)
+
+    def encryption(
+        self, negotiated: str, ciphers: CipherChoice, why_no_ssh: str
+    ) -> TransportChoice:
+        if why_no_ssh:
+            negotiated = str(self._connection.transport.local_cipher)
+        return ciphers.transport(negotiated, by_program=not why_no_ssh)
+
+    def ssh_line(self, folder: Path, ciphers: Sequence[str]) -> tuple[tuple[str, ...], str]:
+        program = shutil.which("ssh")
+        if program is None:
+            raise NotStartedError("no ssh in PATH")
+        with translated(self._board_name):
+            config, name = write_config(self.hosts, folder, ciphers)
+        return (program, "-F", str(config)), name
+
+    def ssh_cipher(self, debug: bytes) -> str:
+        return cipher_in(debug)
+
+    def tunnel(self, port: int, why_no_ssh: str) -> Tunnel:
+        del why_no_ssh
+        return _Tunnel(self, port)
+
+    @contextlib.contextmanager
+    def reverse_tunnel(self, port: int, local_port: int, why_no_ssh: str) -> Iterator[None]:
+        import paramiko
+
+        del why_no_ssh
+
+        def passed_on(channel: paramiko.Channel, _origin: object, _server: object) -> None:
+            threading.Thread(target=pass_on, args=(channel, local_port), daemon=True).start()
+
+        transport = self._connection.transport
+        try:
+            transport.request_port_forward("127.0.0.1", port, passed_on)
+        except paramiko.SSHException as error:
+            raise BoardError(
+                f"{self._board_name}: the board's SSH server forbids port forwarding ({error}).",
+                FORBIDDEN_FORWARDING,
+            ) from error
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                transport.cancel_port_forward("127.0.0.1", port)
 
     def channel(self) -> paramiko.Channel:
-        """Open a channel for one command.
-
-        Raises:
-            ConnectError: the connection has dropped.
-        """
         with translated(self._board_name):
             channel: paramiko.Channel = self._connection.transport.open_session(
                 timeout=CONNECT_TIMEOUT_S
@@ -125,19 +178,9 @@ class SshConnection:
             return channel
 
     def check(self) -> None:
-        """Return if the board answers.
-
-        Raises:
-            ConnectError: it does not.
-        """
         self.channel().close()
 
     def check_forwarding(self, port: int) -> None:
-        """Return if the server lets a port of the board's loopback be reached.
-
-        Raises:
-            BoardError: it forbids that.
-        """
         channel = self.channel_to_port(port)
         if channel is not None:
             channel.close()
@@ -163,8 +206,17 @@ class SshConnection:
                     sock.process.wait()
 
 
-AnyConnection = SshConnection | MasterConnection
-"""By Python's client, or by the system's ``ssh`` where that client cannot log in."""
+class _Tunnel:
+    def __init__(self, connection: SshConnection, port: int) -> None:
+        self._connection = connection
+        self._port = port
+
+    def dial(self) -> Endpoint | None:
+        return self._connection.channel_to_port(self._port)
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 _SAID_ALREADY = ("Permission denied", "Host key verification failed")
 _TAKES_PASSWORD = re.compile(r"denied \(.*(password|keyboard-interactive)")
@@ -172,7 +224,7 @@ _TAKES_PASSWORD = re.compile(r"denied \(.*(password|keyboard-interactive)")
 _beyond_python: dict[SshAddress, str] = {}
 
 
-def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
+def open_connection(address: SshAddress, board_name: str) -> SshTransport:
     """Connect, check the server's key, and log in; a server that hangs up is tried again."""
     if address in _beyond_python:
         with contextlib.suppress(NotStartedError):

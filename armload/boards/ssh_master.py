@@ -15,12 +15,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armload.boards.bulk import NotStartedError
 from armload.boards.failures import CONNECT_TIMEOUT_S, FORBIDDEN_FORWARDING
+from armload.boards.forward import Tunnel
 from armload.boards.framing import shell_line
+from armload.boards.host import TransportChoice
+from armload.boards.ssh_transport import CipherChoice
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 
@@ -192,13 +195,15 @@ _changing = threading.Lock()
 
 
 class MasterConnection:
-    """A use of a login; does for commands what a connection of Python's client does.
+    """An ``SshTransport`` by the system's ``ssh``: a use of a login.
 
     Args:
         why: what kept Python's client from logging in.
 
     Others as for ``Login``.
     """
+
+    carries_ssh = True
 
     def __init__(
         self,
@@ -208,7 +213,7 @@ class MasterConnection:
         board_name: str,
         why: str,
     ) -> None:
-        self.why = why
+        self._why = why
         self._board_name = board_name
         self._key = (words, host_key)
         self._closed = False
@@ -224,30 +229,54 @@ class MasterConnection:
         return self._login.alive
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """What begins a line that runs a session of this connection."""
-        return self._login.words
+    def _reason(self) -> str:
+        return f"Python's SSH client cannot log in: {self._why.rstrip('.')}"
 
     @property
-    def cipher(self) -> str:
+    def commands(self) -> TransportChoice:
+        return TransportChoice(
+            purpose="commands", chosen="sessions of the system's ssh", reason=self._reason
+        )
+
+    def bulk(self, why_no_ssh: str) -> TransportChoice:
+        del why_no_ssh
+        return TransportChoice(purpose="bulk data", chosen="the system's ssh", reason=self._reason)
+
+    def encryption(
+        self, negotiated: str, ciphers: CipherChoice, why_no_ssh: str
+    ) -> TransportChoice:
+        del ciphers, why_no_ssh
+        return TransportChoice(
+            purpose="encryption", chosen=negotiated, reason="as configured for ssh"
+        )
+
+    def ssh_line(self, folder: Path, ciphers: Sequence[str]) -> tuple[tuple[str, ...], str]:
+        del folder, ciphers
+        return self._login.words, NAME
+
+    def ssh_cipher(self, debug: bytes) -> str:
+        del debug  # of a session, which negotiates nothing
         return cipher_in(self._login.log())
 
-    def channel(self) -> MasterChannel:
-        """Open a channel for one command.
+    def tunnel(self, port: int, why_no_ssh: str) -> Tunnel:
+        del port
+        raise ConnectError(f"{self._board_name}: ssh cannot forward a port: {why_no_ssh}.")
 
-        Raises:
-            ConnectError: the connection has dropped.
-        """
+    def reverse_tunnel(
+        self, port: int, local_port: int, why_no_ssh: str
+    ) -> contextlib.AbstractContextManager[None]:
+        del port, local_port
+        raise BoardError(
+            f"{self._board_name}: the board cannot reach ports of this machine: {why_no_ssh}.",
+            FORBIDDEN_FORWARDING,
+        )
+
+    def channel(self) -> MasterChannel:
         if not self.alive:
             raise ConnectError(f"{self._board_name}: the connection dropped.")
         return MasterChannel(self._login)
 
     def check(self) -> None:
-        """Return if the board answers.
-
-        Raises:
-            ConnectError: it does not.
-        """
         channel = self.channel()
         channel.exec_command(shell_line("true"))
         answered = channel.status_event.wait(CONNECT_TIMEOUT_S) and channel.exit_status >= 0
@@ -256,14 +285,9 @@ class MasterConnection:
             raise ConnectError(f"{self._board_name}: the connection dropped.")
 
     def check_forwarding(self, port: int) -> None:
-        """Return if the server lets a port of the board's loopback be reached.
-
-        Raises:
-            BoardError: it forbids that.
-        """
         before = len(self._login.log())
         trial = subprocess.Popen(
-            [*self.words, "-W", f"127.0.0.1:{port}", NAME],
+            [*self._login.words, "-W", f"127.0.0.1:{port}", NAME],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

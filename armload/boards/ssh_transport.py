@@ -1,12 +1,12 @@
-"""What carries an SSH connection: its cipher by what both CPUs can do, and no other server."""
+"""What carries an SSH connection: whoever holds it, and its cipher by what both CPUs can do."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from armload.boards.host import TransportChoice
 from armload.boards.probe import common_features, cores_of
@@ -14,6 +14,8 @@ from armload.core.values import Value
 
 if TYPE_CHECKING:
     import paramiko
+
+    from armload.boards.forward import Tunnel
 
 
 _GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
@@ -59,6 +61,146 @@ class CipherChoice(Value):
         but += [f"the server does not offer {not_offered[0]}"] if not_offered else []
         reason = ", but ".join([self.reason, *([" and ".join(but)] if but else [])])
         return TransportChoice(purpose="encryption", chosen=negotiated, reason=reason)
+
+
+class Ending(Protocol):
+    """Tells when a command has ended."""
+
+    def wait(self, timeout_s: float, /) -> bool:
+        """Wait so long; say whether it has."""
+        ...
+
+
+class Channel(Protocol):
+    """One command, with the names that paramiko gives to what a channel does."""
+
+    @property
+    def exit_status(self) -> int:
+        """The command's status; negative when it is not known."""
+        ...
+
+    @property
+    def status_event(self) -> Ending: ...
+
+    def exec_command(self, line: str, /) -> None: ...
+
+    def settimeout(self, timeout_s: float | None, /) -> None: ...
+
+    def recv(self, count: int, /) -> bytes: ...
+
+    def recv_stderr(self, count: int, /) -> bytes: ...
+
+    def sendall(self, data: bytes, /) -> None: ...
+
+    def shutdown_write(self) -> None: ...
+
+    def exit_status_ready(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class SshTransport(Protocol):
+    """An open, authenticated connection: by Python's client, or where that cannot log in, by ssh.
+
+    What the system's ``ssh`` does quicker for bulk data and ports, it does beside either.
+    """
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing is known yet that ended it."""
+        ...
+
+    @property
+    def carries_ssh(self) -> bool:
+        """Whether what ``ssh`` does beside it are sessions of it, and end with it."""
+        ...
+
+    @property
+    def commands(self) -> TransportChoice:
+        """How commands reach the board."""
+        ...
+
+    def bulk(self, why_no_ssh: str) -> TransportChoice:
+        """Return how much data reaches the board.
+
+        Args:
+            why_no_ssh: what keeps ``ssh`` from logging in beside it; empty where it does.
+        """
+        ...
+
+    def encryption(
+        self, negotiated: str, ciphers: CipherChoice, why_no_ssh: str
+    ) -> TransportChoice:
+        """Return what encrypts bulk data.
+
+        Args:
+            negotiated: the cipher that ``ssh`` agreed on; empty if unknown.
+            ciphers: that were asked for.
+            why_no_ssh: as for ``bulk``.
+        """
+        ...
+
+    def channel(self) -> Channel:
+        """Open a channel for one command.
+
+        Raises:
+            ConnectError: the connection has dropped.
+        """
+        ...
+
+    def check(self) -> None:
+        """Return if the board answers.
+
+        Raises:
+            ConnectError: it does not.
+        """
+        ...
+
+    def check_forwarding(self, port: int) -> None:
+        """Return if the server lets a port of the board's loopback be reached.
+
+        Raises:
+            BoardError: it forbids that.
+        """
+        ...
+
+    def ssh_line(self, folder: Path, ciphers: Sequence[str]) -> tuple[tuple[str, ...], str]:
+        """Return what begins a line of ``ssh`` that leads to the board, and the host's name in it.
+
+        Args:
+            folder: for the configuration that it may need.
+            ciphers: for the board itself, in order of preference.
+
+        Raises:
+            NotStartedError: there is no way to tell ``ssh`` where to go.
+        """
+        ...
+
+    def ssh_cipher(self, debug: bytes) -> str:
+        """Return the cipher of a login by such a line from its log; empty where nothing tells."""
+        ...
+
+    def tunnel(self, port: int, why_no_ssh: str) -> Tunnel:
+        """Return what leads to a port of the board's loopback without ``ssh``; closes this, too.
+
+        Raises:
+            ConnectError: this cannot.
+        """
+        ...
+
+    def reverse_tunnel(
+        self, port: int, local_port: int, why_no_ssh: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Let a port of the board's loopback lead here without ``ssh`` until the block ends.
+
+        Raises:
+            BoardError: this cannot, or the server forbids it.
+        """
+        ...
+
+    def close(self) -> None:
+        """End it, once for each that opened it."""
+        ...
 
 
 def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoice:

@@ -12,92 +12,44 @@ while ``ssh`` logs in anew.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
 from armload.boards.bulk import NotStartedError, StreamProcess
-from armload.boards.failures import CONNECT_TIMEOUT_S, FORBIDDEN_FORWARDING, translated
-from armload.boards.forward import Endpoint, Tunnel, pass_on
+from armload.boards.failures import CONNECT_TIMEOUT_S
+from armload.boards.forward import Endpoint, Tunnel
 from armload.boards.framing import marked, shell_line
-from armload.boards.ssh_connection import AnyConnection, SshConnection, open_connection
-from armload.boards.ssh_master import NAME, MasterConnection, cipher_in
-from armload.core.errors import BoardError, ConnectError
-
-if TYPE_CHECKING:
-    import fabric
-
+from armload.boards.ssh_connection import open_connection
+from armload.boards.ssh_transport import SshTransport
+from armload.core.errors import ConnectError
 
 _BROKEN = 255
-_FOR_ALL = """Host *
-  BatchMode yes
-  Ciphers {ciphers}
-  ClearAllForwardings yes
-  Compression no
-  ConnectTimeout {timeout_s:.0f}
-  ControlMaster no
-  ControlPath none
-  ForwardAgent no
-  GlobalKnownHostsFile /dev/null
-  LogLevel ERROR
-  PermitLocalCommand no
-  RequestTTY no
-  ServerAliveCountMax 4
-  ServerAliveInterval 5
-  StrictHostKeyChecking yes
-  UpdateHostKeys no
-  UserKnownHostsFile {known_hosts}
-"""
 
 
 class SystemSsh:
     """``ssh`` to where an open connection leads.
 
     Args:
-        ciphers: for the board itself, in order of preference. The whole list, because clients
-            before 8.0 know no way to only put one in front.
+        ciphers: for the board itself, in order of preference.
 
     Raises:
         NotStartedError: there is no ``ssh``, or no way to tell it where to go.
         ConnectError: one of the connections has broken.
     """
 
-    def __init__(self, connection: AnyConnection, board_name: str, ciphers: Sequence[str]) -> None:
-        program = shutil.which("ssh")
-        if program is None:
-            raise NotStartedError("no ssh in PATH")
+    def __init__(self, connection: SshTransport, board_name: str, ciphers: Sequence[str]) -> None:
         self._board_name = board_name
         self._connection = connection
-        if isinstance(connection, MasterConnection):
-            self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
-            self._words, self._name = connection.words, NAME
-            return
-        hosts = connection.hosts
-        with translated(board_name):
-            host_parts = "".join(_host_parts(hosts))
-            keys = [host.transport.get_remote_server_key() for host in hosts]
-            known = "".join(
-                f"{_alias(place)} {key.get_name()} {key.get_base64()}\n"
-                for place, key in enumerate(keys)
-            )
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
-        folder = Path(self._folder.name)
-        config = folder / "config"
-        self._words, self._name = (program, "-F", str(config)), _alias(0)
-        known_hosts = folder / "known_hosts"
-        known_hosts.write_text(known, encoding="ascii")
-        shared = _FOR_ALL.format(
-            ciphers=",".join(ciphers),
-            timeout_s=CONNECT_TIMEOUT_S,
-            known_hosts=_path(str(known_hosts)),
-        )
-        config.write_text(host_parts + shared, encoding="utf-8")
+        try:
+            self._words, self._name = connection.ssh_line(Path(self._folder.name), ciphers)
+        except BaseException:
+            self._folder.cleanup()
+            raise
 
     def carrier(self, command: str) -> StreamProcess:
         """Return what carries bytes to or from a command on the board."""
@@ -130,9 +82,7 @@ class SystemSsh:
             NotStartedError: it cannot log in.
         """
         debug = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
-        if isinstance(self._connection, MasterConnection):
-            return self._connection.cipher
-        return cipher_in(debug)
+        return self._connection.ssh_cipher(debug)
 
     def _carrier(self, command: str, *options: str) -> StreamProcess:
         line = shell_line(marked(command))
@@ -145,49 +95,6 @@ class SystemSsh:
 
     def close(self) -> None:
         self._folder.cleanup()
-
-
-def _alias(place: int) -> str:
-    return f"armload-{place}"
-
-
-def _host_parts(hosts: Sequence[fabric.Connection]) -> Iterator[str]:
-    for place, host in enumerate(hosts):
-        yield f"Host {_alias(place)}\n"
-        yield f"  HostName {_word(host.host)}\n  Port {host.port}\n  User {_word(host.user)}\n"
-        yield f"  HostKeyAlias {_alias(place)}\n"
-        for path in _key_files(host):
-            yield f"  IdentityFile {_path(path)}\n"
-        if not host.connect_kwargs["allow_agent"]:
-            yield "  IdentitiesOnly yes\n"
-        if place + 1 < len(hosts):
-            yield f"  ProxyJump {_alias(place + 1)}\n"
-        elif "proxycommand" in host.ssh_config:
-            command = host.ssh_config["proxycommand"].replace("%", "%%")
-            yield f"  ProxyCommand {command}\n"
-
-
-def _key_files(host: fabric.Connection) -> Iterator[str]:
-    # Naming one makes ssh ignore the usual ones, which were tried for the open connection, too.
-    yield from host.connect_kwargs["key_filename"]
-    for kind in ("rsa", "ecdsa", "ed25519"):
-        usual = Path.home() / ".ssh" / f"id_{kind}"
-        if usual.is_file():
-            yield str(usual)
-
-
-def _path(path: str) -> str:
-    return f'"{_plain(path, also_not=chr(34))}"'
-
-
-def _word(word: str) -> str:
-    return _plain(word, also_not=" \t\"'")
-
-
-def _plain(text: str, *, also_not: str) -> str:
-    if any(letter in "\\\n\r" + also_not for letter in text):
-        raise NotStartedError(f"{text!r} cannot be written in ssh's configuration")
-    return text.replace("%", "%%")
 
 
 def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
@@ -205,30 +112,17 @@ def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequen
         try:
             tunnel = _BySystemSsh(connection, board_name, port, ciphers)
         except NotStartedError as error:
-            if isinstance(connection, MasterConnection):
-                raise ConnectError(f"{board_name}: ssh cannot forward a port: {error}.") from error
+            by_connection = connection.tunnel(port, str(error))
             stack.pop_all()
-            return _ByConnection(connection, port)
-        if isinstance(connection, MasterConnection):
+            return by_connection
+        if connection.carries_ssh:
             tunnel.keep(stack.pop_all())
         return tunnel
 
 
-class _ByConnection:
-    def __init__(self, connection: SshConnection, port: int) -> None:
-        self._connection = connection
-        self._port = port
-
-    def dial(self) -> Endpoint | None:
-        return self._connection.channel_to_port(self._port)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 class _BySystemSsh:
     def __init__(
-        self, connection: AnyConnection, board_name: str, port: int, ciphers: Sequence[str]
+        self, connection: SshTransport, board_name: str, port: int, ciphers: Sequence[str]
     ) -> None:
         self._name = board_name
         self._kept = contextlib.ExitStack()
@@ -277,35 +171,5 @@ def open_reverse_tunnel(
             forwarder = ssh.reverse_forwarder(port, local_port)
             stack.enter_context(forwarder.started(subprocess.PIPE))
         except NotStartedError as error:
-            if isinstance(connection, MasterConnection):
-                raise BoardError(
-                    f"{board_name}: the board cannot reach ports of this machine: {error}.",
-                    FORBIDDEN_FORWARDING,
-                ) from error
-            stack.enter_context(_by_connection_back(connection, board_name, port, local_port))
+            stack.enter_context(connection.reverse_tunnel(port, local_port, str(error)))
         yield
-
-
-@contextlib.contextmanager
-def _by_connection_back(
-    connection: SshConnection, board_name: str, port: int, local_port: int
-) -> Iterator[None]:
-    """Do it over an open connection, in Python."""
-    import paramiko
-
-    def passed_on(channel: paramiko.Channel, _origin: object, _server: object) -> None:
-        threading.Thread(target=pass_on, args=(channel, local_port), daemon=True).start()
-
-    transport = connection.hosts[0].transport
-    try:
-        transport.request_port_forward("127.0.0.1", port, passed_on)
-    except paramiko.SSHException as error:
-        raise BoardError(
-            f"{board_name}: the board's SSH server forbids port forwarding ({error}).",
-            FORBIDDEN_FORWARDING,
-        ) from error
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            transport.cancel_port_forward("127.0.0.1", port)

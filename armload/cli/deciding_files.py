@@ -1,8 +1,8 @@
-"""The files of a folder whose keys decide what runs."""
+"""The files of a folder whose keys decide what runs, and a person's agreement to them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from armload.bench.options import Options
 from armload.boards.board import Board
 from armload.boards.group import Group
+from armload.cli import terminal
 from armload.cli.configuration import deciding_defaults
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
-from armload.core.trust import DEFAULTS_FILE, TrustedFile
+from armload.core.trust import DEFAULTS_FILE, TrustedFile, trusted_files
+from armload.core.values import visible
 from armload.core.workspace import owner_of
 from armload.core.yamlfile import file_alone, own_file, read_content
 from armload.evaluation.task import Task
@@ -79,3 +81,26 @@ def _is_plan(path: Path) -> bool:
         return read_content(path, Options).keys() <= Options.model_fields.keys()
     except ArmloadError:  # some other program's
         return False
+
+
+def is_agreed(files: Sequence[TrustedFile]) -> bool:
+    """Show what files would decide, and ask the user whether they may."""
+    show_files(files)
+    return terminal.confirm("Do you trust these files, and whoever wrote them?")
+
+
+def show_files(files: Sequence[TrustedFile]) -> None:
+    """Show what files would decide, and which of them have changed since they were trusted."""
+    changed = {each.path for each in trusted_files()}
+    terminal.say("These files decide what runs on this machine and on your boards:")
+    terminal.say("\n".join(file_lines(files)))
+    if again := [str(each.path) for each in files if each.path in changed]:
+        terminal.say(f"Changed since you trusted them: {', '.join(again)}.")
+
+
+def file_lines(files: Sequence[TrustedFile]) -> Iterator[str]:
+    """Yield the path of each file, and the keys that decide."""
+    for each in files:
+        yield visible(str(each.path))
+        for key, value in each.keys.items():
+            yield visible(f"  {key}: {value}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from armload.cli.verbs.evaluation import EvalOptions
+from typing import TYPE_CHECKING
+
 from armload.engines.contradictions import check_consistent
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.harness.evaluating import PREFIX
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.task import load_task
+
+if TYPE_CHECKING:
+    from armload.cli.verbs.evaluation import EvalOptions
 
 LOGITS = "logits"
 
@@ -47,7 +51,7 @@ def check_combination(options: EvalOptions) -> EvalOptions:
 
 def _check_regrading(options: EvalOptions) -> EvalOptions:
     options = options.refuse(
-        EvalOptions.model_fields.keys() - {"regrade", "grader", "as_json"},
+        type(options).model_fields.keys() - {"regrade", "grader", "as_json"},
         "--regrade",
         "--regrade only grades saved answers again; it does not run the model.",
     )

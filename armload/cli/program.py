@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 from armload import __version__
-from armload.cli.main import end
 from armload.cli.registry import VERBS
 from armload.cli.streams import discard_output, promise_document
 
@@ -78,11 +77,12 @@ def _run_verb(name: str, *words: str) -> None:
         from armload.cli.terminal import say
 
         say(note)
-    if signal.getsignal(signal.SIGINT) is not end:
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):  # it is ignored
         verb(**line.words)
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         verb(**line.words)
     finally:
-        signal.signal(signal.SIGINT, end)
+        signal.signal(signal.SIGINT, before)

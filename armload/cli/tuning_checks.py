@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from armload.analysis.load.records import read_objectives
 from armload.bench.options import Options
-from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST
 from armload.engines.plan import TUNED_REQUESTS
@@ -14,6 +14,9 @@ from armload.runs.request import Metering
 from armload.serving.workload import read_lengths
 from armload.tuning.request import PROMPT_TOKENS, TunedLoad, work_of
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
+
+if TYPE_CHECKING:
+    from armload.cli.verbs.tune import TuneOptions
 
 _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")

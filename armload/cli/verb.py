@@ -143,7 +143,7 @@ class Verb:
             except UntrustedFileError as error:
                 if not (self.asks and sys.stdin.isatty()):
                     raise
-                from armload.cli.verbs.trust import is_agreed
+                from armload.cli.deciding_files import is_agreed
 
                 if not is_agreed([error.asked]):
                     raise

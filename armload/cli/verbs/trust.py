@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +41,7 @@ def trust(options: WorkspaceTrustOptions) -> Result:
     Example: armload trust ~/downloads/lab
     """
     from armload.cli import terminal
-    from armload.cli.deciding_files import deciding_files
+    from armload.cli.deciding_files import deciding_files, file_lines
     from armload.core import trust as trusting
     from armload.core.values import ValueList
     from armload.core.workspace import workspace
@@ -64,48 +64,21 @@ def trust(options: WorkspaceTrustOptions) -> Result:
             _agree(new, place, yes=options.yes)
     lines = [missing]
     if found:
-        lines = ["No longer trusted:" if options.remove else "Trusted:", *_lines(found)]
+        lines = ["No longer trusted:" if options.remove else "Trusted:", *file_lines(found)]
     return as_result(ValueList[trusting.TrustedFile](tuple(found)), "\n".join(lines))
-
-
-def is_agreed(files: Sequence[TrustedFile]) -> bool:
-    """Show what files would decide, and ask the user whether they may."""
-    from armload.cli import terminal
-
-    _show(files)
-    return terminal.confirm("Do you trust these files, and whoever wrote them?")
-
-
-def _show(files: Sequence[TrustedFile]) -> None:
-    from armload.cli import terminal
-    from armload.core.trust import trusted_files
-
-    changed = {each.path for each in trusted_files()}
-    terminal.say("These files decide what runs on this machine and on your boards:")
-    terminal.say("\n".join(_lines(files)))
-    if again := [str(each.path) for each in files if each.path in changed]:
-        terminal.say(f"Changed since you trusted them: {', '.join(again)}.")
-
-
-def _lines(files: Sequence[TrustedFile]) -> Iterator[str]:
-    from armload.core.values import visible
-
-    for each in files:
-        yield visible(str(each.path))
-        for key, value in each.keys.items():
-            yield visible(f"  {key}: {value}")
 
 
 def _agree(new: Sequence[TrustedFile], place: Path, *, yes: bool) -> None:
     from armload.cli import terminal
+    from armload.cli.deciding_files import is_agreed, show_files
     from armload.core import trust as trusting
     from armload.core.errors import UsageError
     from armload.core.shell import join
 
     if yes:
-        _show(new)
+        show_files(new)
     elif not terminal.can_ask():
-        _show(new)
+        show_files(new)
         raise UsageError(
             "Nothing was trusted: confirmation is needed, and there is no terminal to ask on.",
             f"To trust all of this: {join(['armload', 'trust', place, '--yes'])}",

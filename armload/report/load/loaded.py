@@ -98,6 +98,22 @@ class LoadView:
         return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
 
     @property
+    def notes(self) -> list[str]:
+        """Which figures it has none of, and why."""
+        said = []
+        if self.is_of_embeddings:
+            said.append(
+                "Embeddings have neither a first token nor a time per token: the time is to the "
+                "answer."
+            )
+        if self.is_staged:
+            left = ", and requests of one stage may still be served in the next"
+            said.append(
+                f"No confidence intervals: the rate varies{left if len(self.points) > 1 else ''}."
+            )
+        return said
+
+    @property
     def has_energy(self) -> bool:
         """Whether a power meter was read."""
         return any(point.assessed.energy for point in self.points)

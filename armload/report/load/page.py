@@ -17,7 +17,6 @@ from armload.report.load.loaded import LoadedPoint, LoadView, about_users, doubt
 from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
-from armload.report.load.table import notes
 from armload.report.load.timeline import timeline
 from armload.report.pages import Page
 
@@ -69,7 +68,7 @@ def load_page(loaded: LoadView) -> Page:
                 for point in loaded.points
                 for each in doubts_about(point.assessed, point.label)
             ],
-            "about_results": " ".join([counted_from, *notes(loaded)]),
+            "about_results": " ".join([counted_from, *loaded.notes]),
             "about_slow": missed if loaded.objectives else own,
             "slow": slow,
             "causes": _causes(loaded),

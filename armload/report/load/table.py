@@ -100,7 +100,7 @@ class LoadResult(Result):
 def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     lines: list[RenderableType] = [point_table(loaded, is_main=True)]
-    lines += [Prose(each) for each in notes(loaded)]
+    lines += [Prose(each) for each in loaded.notes]
     for point in (each.assessed for each in loaded.points):
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
         lines += [Prose(each, "yellow") for each in remarks(point)]
@@ -109,21 +109,6 @@ def load_view(loaded: LoadView) -> Group:
     if finding := _finding(loaded):
         lines += [Text(""), Prose(finding)]
     return Group(*lines)
-
-
-def notes(loaded: LoadView) -> list[str]:
-    """Say which figures a load has none of, and why."""
-    said = []
-    if loaded.is_of_embeddings:
-        said.append(
-            "Embeddings have neither a first token nor a time per token: the time is to the answer."
-        )
-    if loaded.is_staged:
-        left = ", and requests of one stage may still be served in the next"
-        said.append(
-            f"No confidence intervals: the rate varies{left if len(loaded.points) > 1 else ''}."
-        )
-    return said
 
 
 def loads_table(loads: Sequence[LoadFolder]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload import __version__
@@ -19,7 +19,7 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, cells_of
 from armload.report.exchange.document import Results, read_results
 from armload.report.exchange.tables import PUBLISHED
-from armload.report.layout import Table
+from armload.report.layout import Entry, Table
 from armload.report.pages import Page, Report, write_report
 
 PAGE_NAME = "index.html"
@@ -27,13 +27,23 @@ PAGE_NAME = "index.html"
 
 RESULTS = "results"
 
+
+def _with_small_print(column: Column[Cell], small: Callable[[Run], str]) -> Column[Cell]:
+    return column.from_another(lambda cell: Entry(text=column.of(cell), range=small(cell.runs[0])))
+
+
+_BOARD, _MODEL, *_FIGURES, _VERDICT = PUBLISHED
+_ENGINE = Column[Cell](
+    heading="engine", of=lambda cell: cell.runs[0].binary.engine or words.UNKNOWN
+)
 _COLUMNS: tuple[Column[Cell], ...] = (
-    *PUBLISHED,
-    Column(heading="engine", of=lambda cell: cell.runs[0].binary.engine or words.UNKNOWN),
-    Column(heading="program", of=lambda cell: cell.runs[0].binary.program),
-    Column(heading="kernel", of=lambda cell: cell.runs[0].before.kernel or words.UNKNOWN),
-    Column(heading="model's SHA-256", of=lambda cell: cell.runs[0].model.sha256[:12]),
-    Column(heading="measured", of=lambda cell: cell.runs[0].started_utc[:10]),
+    _with_small_print(_BOARD, lambda run: f"kernel {run.before.kernel or words.UNKNOWN}"),
+    _with_small_print(
+        _MODEL, lambda run: f"SHA-256 {run.model.sha256[:12]}" if run.model.sha256 else ""
+    ),
+    *_FIGURES,
+    _with_small_print(_ENGINE, lambda run: run.binary.program),
+    _with_small_print(_VERDICT, lambda run: f"measured {run.started_utc[:10]}"),
 )
 
 

@@ -153,7 +153,7 @@ REFUSED = {
 
 
 def test_what_cannot_be_is_refused_before_anything_is_built(folder: Path) -> None:
-    results = printed(folder, "armload", *REFUSED)
+    results = printed(folder, *REFUSED)
     for (line, expected), (text, status) in zip(REFUSED.items(), results, strict=True):
         error = json.loads(text)["error"]
         assert (line, status) == (line, expected[0])

@@ -75,6 +75,8 @@ class _Reader:
             word = self._left.popleft()
             if word in HELP:
                 return CommandLine({}, asks_help=True)
+            if not word:
+                raise mistake("An argument must not be empty.", self._verb.name)
             if word.startswith("-"):
                 self._read_option(word)
             else:
@@ -105,7 +107,9 @@ class _Reader:
         elif option:
             self._read_spelled(typed, option, is_there=bool(equals))
         elif is_of_gpu:
-            layers = self._left.popleft() if self._left else "0"
+            if not self._left or (self._left[0] in self._options and not equals):
+                raise mistake(f"{typed} needs a value.", self._verb.name)
+            layers = self._left.popleft()
             if layers != "0":
                 self._notes.append(
                     f"{typed} {layers} has no effect: the programs that armload builds compute on "
@@ -123,8 +127,12 @@ class _Reader:
         """Read an option in a spelling of llama.cpp's, whose values differ from ours."""
         if option.name == "flash-attention":
             # Until August 2025 it was a switch.
-            has_value = self._left and all(each in _SWITCH for each in self._left[0].split(","))
-            states = self._left.popleft().split(",") if has_value else ["on"]
+            states = ["on"]
+            if self._left and (self._left[0] in _SWITCH or not self._left[0].startswith("-")):
+                states = self._left.popleft().split(",")
+            if unknown := [each for each in states if each not in _SWITCH]:
+                said = f"{typed} {unknown[0]}: must be on, off or auto."
+                raise mistake(said, self._verb.name)
             self._give(typed, option, ",".join(_SWITCH[each] for each in states))
             return
         value = self._value(option, is_there=is_there)
@@ -134,17 +142,30 @@ class _Reader:
             self._give(typed, option, _PREFIXES.get(option.name, "") + value)
 
     def _value(self, option: Declared, *, is_there: bool) -> str:
-        if not self._left or (self._left[0] in self._options and not is_there):
+        if not self._left or (self._is_option(self._left[0], option) and not is_there):
             raise mistake(f"--{option.name} needs a value.", self._verb.name)
         if not self._left[0]:
             raise mistake(f"--{option.name} must not be empty.", self._verb.name)
         return self._left.popleft()
 
+    def _is_option(self, word: str, before: Declared) -> bool:
+        """Say whether a word is an option of its own, and no value of the option before it.
+
+        Only a free text may begin with a dash, and it may be an option's of the engine.
+        """
+        if word in self._options or word in HELP:
+            return True
+        return bool(before.takes) and (word in self._spelled or word.startswith("--"))
+
     def _give(self, typed: str, option: Declared, value: str) -> None:
         if option.field in self._words and not repeats(option):
             full = f"--{option.name}"
             also = "" if typed == full else f" ({full})"
-            raise mistake(f"{typed}{also} is given twice.", self._verb.name)
+            hint = ""
+            if option.is_list:
+                both = f"{self._words[option.field]},{value}"
+                hint = f"To give it several values, separate them with commas: {full} {both}. "
+            raise mistake(f"{typed}{also} is given twice.", self._verb.name, hint)
         self._set(option, value)
 
     def _set(self, option: Declared, value: str) -> None:

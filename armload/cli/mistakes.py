@@ -41,6 +41,10 @@ def unknown_verb(words: Sequence[str]) -> UsageError:
         if not hint:
             verbs = load_table()["verbs"].values()
             of_verbs = {each["name"] for verb in verbs for each in verb["options"]}
+            if wrong in of_verbs:
+                verb = next((word for word in words if word in VERBS), "VERB")
+                said = f"{wrong} must follow its verb: armload {verb} {wrong}"
+                return mistake(f"{said}.", verb if verb in VERBS else "")
             hint = f"{did_you_mean(wrong, of_verbs)}An option follows its verb. "
         return mistake(f"There is no option {wrong!r}.", hint=hint)
     said = f"There is no verb {wrong!r}."

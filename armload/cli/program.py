@@ -39,7 +39,7 @@ def _run(words: Sequence[str]) -> None:
             print(f"armload {__version__}")
         elif not words or words[0] in {"help", "--help", "-h"}:
             named = [word for word in words[1:] if not word.startswith("-")]
-            _show_help(".".join(named))
+            _show_help(".".join(named) if named != ["help"] else "")
         else:
             _run_verb(*words)
     except ArmloadError as error:

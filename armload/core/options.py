@@ -62,9 +62,12 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
     """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
 
-    A service's context has none: llama-server's is that of all its slots.
+    A service's context has none: llama-server's is that of all its slots. Nor has the model of a
+    filter of runs, which is a text.
     """
-    if option == "--context" and "--slots" in options:
+    if (option, "--slots" in options) == ("--context", True):
+        return ()
+    if (option, "--since" in options) == ("--model", True):
         return ()
     return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
 

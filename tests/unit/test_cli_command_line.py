@@ -182,7 +182,17 @@ def test_help_shows_arguments_apart_from_options() -> None:
         ("bench --ctx-size=512 --predict 8", {"context": "512", "n_predict": "8"}),
         ("serve -np 2 --batch-size 64", {"slots": "2", "batch": "64"}),
         ("serve --ctx-size 512", "There is no option '--ctx-size'."),
-        ("bench --prompt -fa --model -ub", {"prompt": ["-fa"], "model": "-ub"}),
+        (
+            "bench --prompt -fa --engine-args --mlock",
+            {"prompt": ["-fa"], "engine_args": ["--mlock"]},
+        ),
+        ("bench --model -ub 512", "--model needs a value."),
+        ("bench --model --hepl", "--model needs a value."),
+        ("bench --prompt --help", "--prompt needs a value."),
+        ("bench -fa maybe", "-fa maybe: must be on, off or auto."),
+        ("bench -fa on,often", "-fa often: must be on, off or auto."),
+        ("bench -ngl --board kitchen", "-ngl needs a value."),
+        ("show -hf org/name", "There is no option '-hf'."),
         ("bench --prompt='-fa on'", {"prompt": ["-fa on"]}),
         ("bench -ub", "--micro-batch needs a value."),
         ("bench -ctk", "--kv-type needs a value."),
@@ -210,7 +220,7 @@ def test_what_llama_cpp_spells_otherwise_is_the_option_that_means_the_same(
 
 @pytest.mark.parametrize(
     ("typed", "notes"),
-    [("-ngl 99", 1), ("--n-gpu-layers=all", 1), ("-ngl 0", 0), ("-ngl", 0), ("--temp 1", 0)],
+    [("-ngl 99", 1), ("--n-gpu-layers=all", 1), ("-ngl 0", 0), ("--temp 1", 0)],
 )
 def test_layers_for_a_gpu_are_said_to_have_no_effect(typed: str, notes: int) -> None:
     assert len(read_options(VERBS["bench"], typed.split()).notes) == notes

@@ -141,12 +141,3 @@ def test_a_report_is_not_mixed_with_what_lies_in_a_folder(folder: Path) -> None:
     assert again.returncode == 2
     assert "kept already exists and is not empty." in again.stderr
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
-
-
-def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:
-    missing = typed(folder, "report", "nothing-like-it")
-    assert missing.returncode == 2
-    assert "'nothing-like-it'" in missing.stderr
-    none = typed(folder, "report")
-    assert none.returncode == 2
-    assert "RUNS is missing" in none.stderr

@@ -21,10 +21,8 @@ from armload.report.figures.over_time import (
     PROMPT,
     tokens,
 )
-from armload.report.run_words import headline
 from armload.report.table import NewRun
 from tests.command_line import share_charts
-from tests.unit.findings import verdict_of
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -103,15 +101,6 @@ def test_the_command_copied_from_the_page_runs_the_same(tmp_path: Path) -> None:
     copied = Page(_page(run, tmp_path)).code
     said = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout
     assert said.split("\0") == [*words, ""]
-
-
-def test_a_run_that_is_not_valid_says_so_first_on_page_and_picture() -> None:
-    run = quick_run()
-    found = verdict_of(contended="The workstation was busy.")
-    doubtful = run.model_copy(update={"verdict": found})
-    for each, begins in ((run, "66.6 ms"), (doubtful, "Not valid: 66.6 ms")):
-        assert headline(each).startswith(begins)
-        assert _chart(each)["title"]["text"] == headline(each)
 
 
 def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:

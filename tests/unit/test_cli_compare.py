@@ -60,13 +60,6 @@ def side(label: str, *, more: str = "") -> str:
     return ",".join(f"kitchen-{label}{number}" for number in range(5)) + more
 
 
-def test_two_sides_are_compared_with_a_plain_finding(folder: Path) -> None:
-    done = typed(folder, "compare", side("a"), side("b"))
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert said.index("B is slower") < said.index("B / A"), "the finding is above the figures"
-
-
 def test_a_side_is_filtered_by_board_with_the_letter_that_other_verbs_have(tmp_path: Path) -> None:
     four, one = made_run(Q4, 4), made_run(Q4, 1)
     for run in (four, one):
@@ -76,14 +69,6 @@ def test_a_side_is_filtered_by_board_with_the_letter_that_other_verbs_have(tmp_p
     done = typed(tmp_path, "compare", four.id, one.id, "-b", "attic")
     assert done.returncode == 2
     assert "attic" in done.stderr
-
-
-def test_one_document_is_printed_for_programs(folder: Path) -> None:
-    done = typed(folder, "compare", side("a"), side("b"), "--json")
-    (compared,) = json.loads(done.stdout)
-    assert compared["finding"] == "slower"
-    assert compared["figures"][0]["ratio"]["low"] > 1.03
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -181,47 +166,3 @@ def test_a_single_run_that_is_not_valid_is_told_in_the_singular(folder: Path) ->
     assert "Inconclusive: the run of B is not valid." in " ".join(said.split())
     both = typed(folder, "compare", "kitchen-c4", "kitchen-d4").stdout
     assert "Inconclusive: the runs of A and B are not valid." in " ".join(both.split())
-
-
-def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> None:
-    words = ["compare", "kitchen-a0", "latest"]
-    assert typed(folder, *words).returncode == 0
-    done = typed(folder, *words, "--fail-if-slower", "3%")
-    assert done.returncode == 2
-    assert "Not comparable: model" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["compare", "kitchen-a0", "kitchen-a0"], "on both sides"),
-        (["compare", "kitchen-a0", "kitchen-x9"], "There is no run named 'kitchen-x9'"),
-        (["compare", "kitchen-a0"], "B is missing"),
-        (["compare"], "A and B are missing"),
-        (["compare", "latest", "kitchen-a0", "--fail-if-slower", "much"], "must be a percentage"),
-    ],
-)
-@pytest.mark.parametrize("face", ["armload"])
-def test_a_mistake_gets_a_sentence(folder: Path, words: list[str], said: str, face: str) -> None:
-    done = typed(folder, *words, face=face)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize("words", [("show",), ("show", "--run", "latest")])
-def test_a_table_in_a_pipe_has_no_blanks_at_the_end_of_a_line(
-    folder: Path, words: tuple[str, ...]
-) -> None:
-    lines = typed(folder, *words).stdout.splitlines()
-    assert len(lines) > 3
-    assert [line for line in lines if line != line.rstrip()] == []
-
-
-def test_the_list_shows_the_latest_runs_and_says_that_there_are_more(folder: Path) -> None:
-    shown = typed(folder, "show", "--last", "3")
-    assert shown.returncode == 0, shown.stderr
-    assert len([line for line in shown.stdout.splitlines() if "2026-" in line]) == 3
-    assert "18 older" in shown.stderr
-    assert "older" not in typed(folder, "show", "--last", "0").stderr
-    assert typed(folder, "show", "--last", "x").returncode == 2

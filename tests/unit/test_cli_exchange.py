@@ -58,12 +58,7 @@ def test_a_table_is_printed_by_default_and_a_document_as_json(folder: Path) -> N
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["export"], 2, "RUNS is missing"),
-        (["export", "nothing"], 2, "There is no run named"),
-        (["export", "latest", "--format", "xml"], 2, "--format: must be"),
-        (["export", "latest", "--include", "address"], 2, "--include: must be"),
         (["export", "latest", "--format", "csv", "--json"], 2, "cannot be combined with --json"),
-        (["import"], 2, "FILES is missing"),
         (["import", "nowhere.json"], 2, "There is no file 'nowhere.json'"),
         (["import", "boards"], 2, "error: boards is a folder, not a file."),
         (["import", "half.json"], 3, "not JSON, or cut off"),

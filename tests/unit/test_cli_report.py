@@ -18,7 +18,8 @@ from tests.unit.sweeps import Q4, Q8, made_run
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("person")
-    (folder / "boards").mkdir()
+    for name in ("boards", "cache"):
+        (folder / name).mkdir()
     runs = [
         *(made_run(model, threads) for model in (Q4, Q8) for threads in (2, 4)),
         failed_run().model_copy(update={"id": "20261122T000000Z-kitchen-failed"}),
@@ -30,24 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
     return command_line.typed(folder, *words, face=face, cache=folder / "cache")
-
-
-def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:
-    done = typed(folder, "report", "kitchen:Q4_0", "kitchen:Q8_0,kitchen:Q4_0")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert lines[0] == "141 ms per token (7.10 tokens per second, median) at best on kitchen: Q4_0"
-    written = [Path(line.strip()) for line in lines if line.startswith("  ")]
-    assert [path.name for path in written] == [
-        "report.html",
-        "models.png",
-        "time-per-token.png",
-        "distribution.png",
-        "memory.png",
-    ]
-    assert all(path.is_file() for path in written)
-    assert {path.parent.parent for path in written} == {folder / "reports"}
-    assert any(line.startswith("Model against model: Q8_0 takes 1.6") for line in lines)
 
 
 def test_a_run_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -94,26 +77,6 @@ def test_no_name_steers_the_terminal_or_turns_the_text_around_it(tmp_path: Path)
         assert not set(steers) & set(text), page
 
 
-def test_its_json_is_one_document_with_paths_and_the_table(folder: Path) -> None:
-    ids = ",".join(path.name for path in (folder / "runs").iterdir())
-    done = typed(folder, "report", ids, "--output", "mine", "--json")
-    assert done.returncode == 0
-    document = json.loads(done.stdout)
-    assert Path(document["page"]) == Path("mine/report.html")
-    assert (folder / document["page"]).is_file()
-    assert {figure["name"] for figure in document["figures"]} >= {"threads-decode", "models"}
-    assert len(document["table"]) == 5
-    assert sorted(row["verdict"] for row in document["table"]) == [
-        *["failed", "valid", "valid", "valid"],
-        "valid, fastest",
-    ]
-    assert all(
-        isinstance(row["decode_tps"], float)
-        for row in document["table"]
-        if row["decode_tps"] != "-"
-    )
-
-
 def test_a_report_makes_its_own_folder_and_no_other(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     missing = typed(folder, "report", "latest", "--output", "mistyped/friday")
@@ -141,12 +104,3 @@ def test_a_report_is_not_mixed_with_what_lies_in_a_folder(folder: Path) -> None:
     assert again.returncode == 2
     assert "kept already exists and is not empty." in again.stderr
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
-
-
-def test_a_run_that_is_not_there_and_no_run_at_all_are_said(folder: Path) -> None:
-    missing = typed(folder, "report", "nothing-like-it")
-    assert missing.returncode == 2
-    assert "'nothing-like-it'" in missing.stderr
-    none = typed(folder, "report")
-    assert none.returncode == 2
-    assert "RUNS is missing" in none.stderr

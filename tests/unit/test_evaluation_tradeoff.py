@@ -26,7 +26,6 @@ from armload.report.evaluation.tradeoff import TradeoffResult, energy_lines, tra
 from armload.report.pages import render
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import verdict_of
-from tests.unit.pages import Page
 from tests.unit.runs import quick_run
 
 
@@ -47,18 +46,6 @@ def test_the_times_of_two_models_in_one_evaluation_are_their_answers() -> None:
     assert (at.a.correct, at.b.correct) == (0, 2)
     assert found.axis is not None
     assert found.axis.ratio == pytest.approx(2.0)
-
-
-def test_two_models_at_equal_latency_have_a_page() -> None:
-    evaluated(fails=False)
-    sides = find_sides("latest", "")
-    found = trade(*sides, deadlines_s=[0.7])
-    page = TradeoffResult(sides=sides, found=tuple(found)).files["page"]
-    assert page.name == "tradeoff-sums-a-b.html"
-    text = page.read_text()
-    for words in (found[0].sentence, "exact McNemar test", "With a constant speed ratio"):
-        assert words in text
-    assert "<h1>sums: a or b</h1>" in text
 
 
 def test_one_of_several_models_is_named() -> None:
@@ -236,16 +223,6 @@ def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judge
     assert found.doubts == ("Do not rely on the times of run-b.gguf: The CPU was busy.",)
 
 
-def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
-    made = evaluated(fails=False)
-    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
-    for words in ("Accuracy against time", "Accuracy against tokens", "What is 3 + 3?"):
-        assert words in text
-    assert "<h1>sums: 4 questions, 2 models</h1>" in text
-    assert "correct: a, wrong: b (2)" in text
-    assert "I do not know" in text
-
-
 def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None:
     made = evaluated(fails=False, variants=4)
     view = EvaluationView.of(points_of(made))
@@ -282,23 +259,6 @@ def test_a_figure_says_over_how_many_questions_each_line_is() -> None:
     assert "(mean over 4, 3 questions)" in token_figure(group.series).sentence
     (group,) = EvaluationView.of(points_of(evaluated(fails=False))).groups
     assert "(mean over 4 questions)" in token_figure(group.series).sentence
-
-
-def test_a_page_names_questions_without_an_answer() -> None:
-    made = evaluated()
-    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
-    assert "1 question without an answer, such as question 4: the prompt is too long." in text
-
-
-def test_graders_are_compared_on_the_page() -> None:
-    made = evaluated(fails=False)
-    (made.folder / "answers-1.jsonl").unlink()
-    made = EvaluationFolder.read(made.folder)
-    made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
-    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
-    assert "graders disagree (1)" in text
-    assert "boxed: wrong (nothing found), qwen: correct (4), number: correct (4)" in text
-    assert "number 4/4 0 2/3 1" in Page(text).shown
 
 
 def _energy(*, sees: Sees = "wall", joules: float = 40.0, problem: str = "", **more: Any) -> Energy:

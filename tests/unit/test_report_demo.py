@@ -44,18 +44,6 @@ def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
     assert all(60 < len(line) <= 76 for line in said[2:-1])
 
 
-def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> None:
-    runs = [quick_run()] * 6
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(demo_view(runs, runs[0], tmp_path / "report.html", PrecisionReached()))
-    text = console.export_text()
-    assert text.count("95% CI") == text.count("tokens per second") == 1
-    assert " ".join(runs[0].limit.sentence.split()) in " ".join(text.split())
-    whats = ("every figure", "which models it", "add a board")
-    (column,) = {line.index(what) for what in whats for line in text.splitlines() if what in line}
-    assert column > 30
-
-
 def test_a_run_that_is_not_valid_is_called_so_with_the_reason(tmp_path: Path) -> None:
     run = quick_run()
     console = Console(width=100, record=True, file=io.StringIO())

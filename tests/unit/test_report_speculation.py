@@ -12,7 +12,7 @@ from armload.analysis.speculation import (
     compare_with_baseline,
 )
 from armload.report.cells import cells_of
-from armload.report.speculation import gain_lines, gains, speculation_line, speculation_of
+from armload.report.speculation import gain_lines, gains, speculation_of
 from tests.unit.runs import quick_run
 
 FIGURES = SpeculationResult(
@@ -60,25 +60,6 @@ def beside(
     return speculating(without=found)
 
 
-def test_figures_are_said_in_one_line() -> None:
-    assert speculation_line(speculating()) == (
-        "1.98 tokens per pass, 54% of 90 drafted tokens accepted, 200 ms per token, "
-        "10% of it drafting"
-    )
-    assert speculation_line(quick_run()) == ""
-
-
-def test_that_nothing_was_drafted_is_said() -> None:
-    none = FIGURES.model_copy(update={"speculated_tokens": 0, "acceptance_rate": None})
-    assert "no token was drafted" in speculation_line(speculating(none))
-
-
-def test_losing_is_called_losing() -> None:
-    speed, text = gain_lines(beside([0.1]))
-    assert "Speculation loses: 2.00 times slower than without, 200 ms instead of 100 ms" in speed
-    assert text == "The text matches that of r."
-
-
 def test_gaining_is_called_gaining_and_another_text_is_shown() -> None:
     speed, text = gain_lines(beside([0.5], other="a b x"))
     assert "Speculation gains: 2.50 times faster than without" in speed
@@ -96,11 +77,6 @@ def test_runs_that_are_not_valid_show_neither_gain_nor_loss() -> None:
         speed, _ = gain_lines(each)
         assert "judged from runs that are not valid: 2.00 times slower" in speed
         assert "Speculation loses" not in speed
-
-
-def test_nothing_to_compare_with_is_said_and_what_to_do() -> None:
-    assert "Use --speculate none,ngram" in gain_lines(speculating())[0]
-    assert gain_lines(quick_run()) == ()
 
 
 def test_a_cell_is_compared_with_the_one_that_differs_in_nothing_else() -> None:

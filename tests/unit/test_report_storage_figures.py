@@ -84,18 +84,6 @@ def test_each_token_s_time_is_what_computing_and_waiting_make_together() -> None
         assert waiting["low"] == computing["high"]
         assert waiting["high"] == pytest.approx(STREAMED_S)
     assert tokens[0]["tokens"] == "2"
-    assert (
-        said(figure) == "Of 3.63 s per token (mean), 1.43 s or 39% were spent waiting for storage."
-    )
-
-
-def test_waiting_that_nobody_timed_is_said_to_be_estimated() -> None:
-    assert said(storage_wait(cells_of([storage_run()]))).endswith(", estimated from what was read.")
-    both = said(storage_wait(cells_of([streamed_run(), mapped_run()])))
-    assert both == (
-        "Waiting for storage took 39% of the time with weights streamed, 73% with weights "
-        "mapped. Estimated from what was read: weights mapped."
-    )
 
 
 def test_an_estimate_leaves_the_threads_the_time_that_they_ran() -> None:
@@ -104,11 +92,6 @@ def test_an_estimate_leaves_the_threads_the_time_that_they_ran() -> None:
     assert reading_only == pytest.approx(step.cpu_ns / 1e9 / 2)
     timed = step.model_copy(update={"storage_wait_ns": 0})
     assert compute_s(timed, 1.0, 2) == step.duration_s
-
-
-def test_reading_that_is_hidden_behind_computing_is_no_waiting() -> None:
-    figure = storage_wait(cells_of([streamed_run(requested(1_000_000_000))]))
-    assert said(figure).startswith("No token waited for storage")
 
 
 def test_many_tokens_share_bars_that_leave_none_out() -> None:

@@ -12,14 +12,13 @@ from rich.console import Console, RenderableType
 from armload.analysis.finding import RunFinding
 from armload.analysis.output_doubts import Failed
 from armload.analysis.verdict import Verdict
-from armload.build.binary import FeatureUse
 from armload.deploy.exit_reason import Exit, ExitKind
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
 from tests.unit.findings import EXAMPLES
-from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary
 
 
@@ -28,30 +27,6 @@ def _shown(renderable: RenderableType, width: int = 100) -> str:
     console.print(renderable)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
-
-
-def test_a_run_shows_its_figures_its_limit_and_the_advice() -> None:
-    run = storage_run()
-    shown = " ".join(_shown(run_table(run)).split())
-    assert run.summary.token_s is not None
-    for part in (
-        words.rate(run.summary.decode_tps),
-        words.rate(run.summary.prefill_tps),
-        words.seconds(run.summary.ttft_s),
-        words.seconds(run.summary.token_s.p99),
-        "1.8 GB",
-        "virtual-dayu200",
-        "Llama-3.1-8B-Instruct-Q2_K.gguf",
-        "llama-completion",
-        "verdict valid",
-        run.limit.sentence,
-        run.limit.advice,
-    ):
-        assert part in shown
-
-
-def test_a_run_fits_a_terminal_of_eighty_columns() -> None:
-    assert max(map(len, _shown(run_table(storage_run()), width=80).splitlines())) <= 80
 
 
 def test_a_failed_run_says_why_and_shows_no_empty_figures() -> None:
@@ -69,12 +44,6 @@ def test_names_from_files_are_never_read_as_markup() -> None:
     )
     assert "[red]x[/oops].gguf" in _shown(run_table(odd))
     assert "[red]x[/oops].gguf" in _shown(list_table([odd]), width=200)
-
-
-def test_a_list_has_a_line_for_each_run() -> None:
-    runs = [quick_run(), storage_run(), failed_run()]
-    shown = _shown(list_table(runs), width=200)
-    assert all(f"{run.id[-4:]} " in shown for run in runs)
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -100,13 +69,6 @@ def test_a_list_says_in_few_words_why_a_run_is_not_valid(
     assert max(map(len, lines)) <= width
     assert [line for line in lines if said in line]
     assert [line for line in lines if line.endswith("valid") and "not" not in line]
-
-
-def test_binaries_show_the_features_in_their_code() -> None:
-    use = FeatureUse(feature="asimddp", count=3, address=64, mnemonic="sdot")
-    shown = _shown(binaries_table([binary(features=(use,))]))
-    assert "8.0 MB" in shown
-    assert "asimddp" in shown
 
 
 @pytest.mark.parametrize("width", [80, 200])

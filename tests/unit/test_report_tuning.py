@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
@@ -16,7 +14,7 @@ from armload.report.pages import Report, write_report
 from armload.report.tuning.effects import effects_of
 from armload.report.tuning.figures import front_of
 from armload.report.tuning.page import tuning_page
-from armload.report.tuning.table import settings_table, settings_view
+from armload.report.tuning.table import settings_table
 from armload.report.tuning.view import TuningView
 from armload.tuning.record import SearchResult, TuningFolder, Violation
 from tests import command_line
@@ -73,22 +71,6 @@ def report(view: TuningView, folder: Path, monkeypatch: pytest.MonkeyPatch) -> R
     monkeypatch.chdir(folder)
     place = reports_folder() / view.tuning.id
     return write_report(tuning_page(view, place), place)
-
-
-def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Report) -> None:
-    text = Page(report.page.read_text()).shown
-    assert report.headline == "m on kitchen, tuned for time per generated token"
-    for sentence in (report.headline, RESULT.sentence, RESULT.ended, "tuned-kitchen-m.yaml"):
-        assert sentence in text
-    assert (
-        "Faster, but violates a constraint: 4 threads, KV cache q4_0 (20 tokens/s): not text"
-        in text
-    )
-    names = [picture.name for picture in report.figures]
-    assert names == ["best-so-far", "effects", "pareto"]
-    for picture in report.figures:
-        assert picture.sentence in text
-        assert picture.png.read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_setting_is_a_row_with_what_became_of_it(view: TuningView, report: Report) -> None:
@@ -158,15 +140,6 @@ def test_nothing_that_a_board_says_becomes_part_of_the_page(tmp_path: Path) -> N
     page = Page(report.page.read_text())
     assert "img" not in page.tags
     assert HOSTILE in "".join(page.words)
-
-
-def test_the_terminal_shows_the_fastest_and_counts_the_others(view: TuningView) -> None:
-    console = Console(width=100, record=True, file=StringIO())
-    console.print(settings_view(view))
-    lines = console.export_text().splitlines()
-    assert lines[2].startswith("4 threads ")
-    assert any(line.startswith("the defaults ") for line in lines)
-    assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 configurations."
 
 
 def test_show_and_report_take_a_tuning_by_its_id(folder: Path, tuned: TuningFolder) -> None:

@@ -317,7 +317,6 @@ def test_a_search_without_time_for_a_rate_says_so(tmp_path: Path) -> None:
         (("--rate", "1", "--slo", "ttft=1s"), "--rate cannot be combined with --find-rate"),
         (("--duration", "60", "--slo", "ttft=1s"), "--duration cannot be combined with"),
         (("--requests", "60", "--slo", "ttft=1s"), "--requests cannot be combined with"),
-        ((), "--find-rate needs --slo"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(

@@ -39,17 +39,14 @@ def work(objective: Objective, **words: str) -> Plan:
 @pytest.mark.parametrize(
     ("objective", "words", "message"),
     [
-        ("total-time", {}, "needs a load"),
         ("total-time", {"rate": "6"}, "needs a load"),
         (
             "total-time",
             {"rate": "6", "requests": "9", "slo": "ttft=1s"},
             "--slo cannot be combined with --for total-time",
         ),
-        ("rate", {}, "--for rate needs --slo"),
         ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate cannot be combined with --for rate"),
         ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
-        ("decode", {"rate": "6"}, "--rate cannot be combined with --for decode"),
         ("ttft", {"timeout": "9"}, "--timeout cannot be combined with --for ttft"),
         ("total-time", {"rate": "0", "duration": "5"}, "--rate: must be 1e-06 or more, but is '0'"),
         ("total-time", {"rate": "1", "requests": "0"}, "--requests: must be 1 or more, but is '0'"),

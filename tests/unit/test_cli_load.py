@@ -275,7 +275,7 @@ def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) 
     assert int(told[1]) >= 15
     (point,) = json.loads(printed.stdout)["points"]
     # This machine may be too busy to be on time; what was held back does not count as late.
-    kinds = {each["figures"]["kind"] for each in point["metrics"]["findings"]}
+    kinds = {each["kind"] for each in point["metrics"]["findings"]}
     assert kinds <= {"client late"}
     held = point["metrics"]["held"]
     assert held["max_s"] > max(0.3, point["metrics"]["lateness"]["max_s"])
@@ -440,7 +440,7 @@ def test_users_who_give_up_are_no_failures_and_are_told(tmp_path: Path) -> None:
     left = metrics["abandoned"]["requests"]
     assert 0 < left < 10
     assert metrics["failed"] == {"abandoned": left}
-    assert {each["figures"]["kind"] for each in metrics["findings"]} <= {"client late"}
+    assert {each["kind"] for each in metrics["findings"]} <= {"client late"}
     assert metrics["abandoned"]["freed_s"] is not None
     assert metrics["goodput"]["good"] <= 10 - left
 

@@ -101,7 +101,7 @@ def test_embeddings_have_a_time_and_tokens_and_no_figures_of_decoding(tmp_path: 
     metrics = point["metrics"]
     assert (metrics["ok"], metrics["embedded"], metrics["prompt_tokens"]) == (6, 6, 72)
     assert metrics["goodput"]["good"] == 6
-    assert {each["figures"]["kind"] for each in metrics["findings"]} <= {"client late"}
+    assert {each["kind"] for each in metrics["findings"]} <= {"client late"}
     assert metrics["from_scheduled"]["e2e"]["percentiles"]["p50"]["value_s"] >= 0.02
     for absent in ("tpot", "itl", "output_tokens", "output_tokens_per_s"):
         assert metrics[absent] is None

@@ -80,6 +80,7 @@ def test_a_legal_message_of_every_role_is_sent_as_it_was_written(
         {"functions": [{"name": "weather"}], "function_call": "auto"},
         {"stop": ["a", "b"], "seed": -3, "temperature": 2, "top_p": 0},
         {"web_search_options": {}, "logprobs": None},
+        {"response_format": {"type": "text"}},
     ],
     ids=json.dumps,
 )
@@ -96,7 +97,7 @@ def test_a_legal_parameter_is_sent_as_it_was_written(
         {"stream": True, "n": 1, "stream_options": {"include_usage": True}},
         {"n": None, "stream": None, "max_tokens": None, "temperature": None, "stop": None},
         {"modalities": ["text"], "audio": None},
-        {"max_completion_tokens": 128, "response_format": {"type": "text"}},
+        {"max_completion_tokens": 128, "response_format": None},
     ],
     ids=json.dumps,
 )

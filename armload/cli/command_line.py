@@ -103,13 +103,11 @@ class _Reader:
                 raise mistake(f"{typed} takes no value.", self._verb.name)
             self._words[option.field] = True
         elif typed in self._options and option:
-            self._give(typed, option, self._value(option, is_there=bool(equals)))
+            self._give(typed, option, self._value_of(option, is_there=bool(equals)))
         elif option:
             self._read_spelled(typed, option, is_there=bool(equals))
         elif is_of_gpu:
-            if not self._left or (self._left[0] in self._options and not equals):
-                raise mistake(f"{typed} needs a value.", self._verb.name)
-            layers = self._left.popleft()
+            layers = self._value(typed, is_there=bool(equals))
             if layers != "0":
                 self._notes.append(
                     f"{typed} {layers} has no effect: the programs that armload builds compute on "
@@ -127,35 +125,44 @@ class _Reader:
         """Read an option in a spelling of llama.cpp's, whose values differ from ours."""
         if option.name == "flash-attention":
             # Until August 2025 it was a switch.
-            states = ["on"]
-            if self._left and (self._left[0] in _SWITCH or not self._left[0].startswith("-")):
-                states = self._left.popleft().split(",")
+            states = self._left[0].split(",") if self._left else []
+            if states and (states[0] in _SWITCH or not states[0].startswith("-")):
+                self._left.popleft()
+            else:
+                states = ["on"]
             if unknown := [each for each in states if each not in _SWITCH]:
                 said = f"{typed} {unknown[0]}: must be on, off or auto."
                 raise mistake(said, self._verb.name)
             self._give(typed, option, ",".join(_SWITCH[each] for each in states))
             return
-        value = self._value(option, is_there=is_there)
+        value = self._value_of(option, is_there=is_there)
         if option.name == "kv-type":
             self._cache_types["keys" if typed in _OF_KEYS else "values"] = value
         else:
             self._give(typed, option, _PREFIXES.get(option.name, "") + value)
 
-    def _value(self, option: Declared, *, is_there: bool) -> str:
-        if not self._left or (self._is_option(self._left[0], option) and not is_there):
-            raise mistake(f"--{option.name} needs a value.", self._verb.name)
-        if not self._left[0]:
-            raise mistake(f"--{option.name} must not be empty.", self._verb.name)
+    def _value_of(self, option: Declared, *, is_there: bool) -> str:
+        return self._value(f"--{option.name}", is_there=is_there, is_text=not option.takes)
+
+    def _value(self, shown: str, *, is_there: bool, is_text: bool = False) -> str:
+        """Take the value of an option, which no option of its own can be.
+
+        Args:
+            shown: the option's name.
+            is_there: it was given with the option, behind an equals sign.
+            is_text: it is free, and may begin as options of the engine do.
+        """
+        word = self._left[0] if self._left else None
+        if word is None or (not is_there and self._is_option(word, is_text=is_text)):
+            raise mistake(f"{shown} needs a value.", self._verb.name)
+        if not word:
+            raise mistake(f"{shown} must not be empty.", self._verb.name)
         return self._left.popleft()
 
-    def _is_option(self, word: str, before: Declared) -> bool:
-        """Say whether a word is an option of its own, and no value of the option before it.
-
-        Only a free text may begin with a dash, and it may be an option's of the engine.
-        """
+    def _is_option(self, word: str, *, is_text: bool) -> bool:
         if word in self._options or word in HELP:
             return True
-        return bool(before.takes) and (word in self._spelled or word.startswith("--"))
+        return not is_text and (word in self._spelled or word.startswith("--"))
 
     def _give(self, typed: str, option: Declared, value: str) -> None:
         if option.field in self._words and not repeats(option):

@@ -78,13 +78,6 @@ def _details(inspection: Inspection) -> Details:
     return Details(rows)
 
 
-def _linked(inspection: Inspection) -> str:
-    if inspection.is_static:
-        return "statically"
-    wanted = [inspection.interpreter] if inspection.interpreter else []
-    return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
-
-
 _FEATURE: tuple[Column[FeatureUse], ...] = (
     Column(heading="CPU feature", of=lambda use: use.feature, style="bold"),
     Column(heading="uses", of=lambda use: use.count, write="{:,}".format),

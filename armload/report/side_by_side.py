@@ -35,24 +35,6 @@ class SweptBoards(Value):
     notes: tuple[str, ...]
 
 
-def results_on_boards(journals: Mapping[str, SweepFolder]) -> list[CellResult]:
-    """Return the results of the same cells on several boards, those of one cell together.
-
-    Args:
-        journals: of each board's sweep.
-    """
-    found = [
-        replace(each, name={**each.name, BOARD: board})
-        for board, journal in journals.items()
-        for each in cell_results(journal.sweep, *journal.results())
-    ]
-    names = list(dict.fromkeys(name for each in found for name in each.name))
-    return [
-        replace(each, name={name: each.name.get(name, NONE) for name in names})
-        for each in sorted(found, key=lambda each: each.number)
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class BoardsSweep(Result):
     """What became of a sweep that ran now on several boards.
@@ -67,8 +49,24 @@ class BoardsSweep(Result):
 
     @cached_property
     def cells(self) -> Sequence[CellResult]:
-        """The results of the same cells on all boards."""
-        return results_on_boards(self._begun)
+        """The results of the same cells on all boards, those of one cell together."""
+        found = [
+            replace(each, name={**each.name, BOARD: board})
+            for board, results in self._by_board.items()
+            for each in results
+        ]
+        names = list(dict.fromkeys(name for each in found for name in each.name))
+        return [
+            replace(each, name={name: each.name.get(name, NONE) for name in names})
+            for each in sorted(found, key=lambda each: each.number)
+        ]
+
+    @cached_property
+    def _by_board(self) -> dict[str, list[CellResult]]:
+        return {
+            board: cell_results(journal.sweep, *journal.results())
+            for board, journal in self._begun.items()
+        }
 
     @property
     def _begun(self) -> dict[str, SweepFolder]:
@@ -89,10 +87,9 @@ class BoardsSweep(Result):
         )
 
     def _swept(self, board: str) -> SweptCells | None:
-        journal = self.journals.get(board)
-        if journal is None:
+        if board not in self._by_board:
             return None
-        return swept_cells(journal.sweep, cell_results(journal.sweep, *journal.results()))
+        return swept_cells(self.journals[board].sweep, self._by_board[board])
 
     def view(self) -> Iterable[Part]:
         if not self.cells:

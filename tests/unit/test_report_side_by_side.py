@@ -15,8 +15,8 @@ from armload.core.values import as_json
 from armload.core.workspace import runs_folder
 from armload.engines.plan import Plan
 from armload.report.multi_run import runs_page
-from armload.report.side_by_side import BoardsSweep, results_on_boards
-from armload.report.sweep import cell_results, notes, sweep_table, swept_cells
+from armload.report.side_by_side import BoardsSweep
+from armload.report.sweep import CellResult, cell_results, notes, sweep_table, swept_cells
 from armload.runs import store
 from tests.unit.samples import plan_cells, sweep_of
 from tests.unit.sweeps import Q4, made_run
@@ -57,6 +57,11 @@ def journals(slower: dict[str, float]) -> dict[str, SweepFolder]:
     return found
 
 
+def cells_of_boards(slower: dict[str, float]) -> list[CellResult]:
+    errors = dict.fromkeys(slower)
+    return list(BoardsSweep(journals=journals(slower), errors=errors).cells)
+
+
 def printed(table: object) -> list[str]:
     console = Console(width=150)
     with console.capture() as captured:
@@ -65,7 +70,7 @@ def printed(table: object) -> list[str]:
 
 
 def test_the_boards_of_a_cell_stand_below_each_other() -> None:
-    results = results_on_boards(journals(SLOWER))
+    results = cells_of_boards(SLOWER)
     names = [(each.name["threads"], each.name["board"]) for each in results]
     assert names == [("2", "kitchen"), ("2", "cellar"), ("4", "kitchen"), ("4", "cellar")]
     lines = printed(sweep_table(results))
@@ -74,7 +79,7 @@ def test_the_boards_of_a_cell_stand_below_each_other() -> None:
 
 
 def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_shown() -> None:
-    unequal = results_on_boards(journals(SLOWER))
+    unequal = cells_of_boards(SLOWER)
     (said,) = [note for note in notes(unequal) if "declared identical" in note]
     assert said.startswith(
         "cellar and kitchen are declared identical (@rk rk3568), but cellar takes 1.296× as long"
@@ -87,7 +92,7 @@ def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_sho
 
 
 def test_boards_that_are_equal_are_not_noted() -> None:
-    results = results_on_boards(journals(dict.fromkeys(SLOWER, 1.0)))
+    results = cells_of_boards(dict.fromkeys(SLOWER, 1.0))
     assert not [note for note in notes(results) if "declared identical" in note]
 
 

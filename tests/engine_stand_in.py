@@ -50,6 +50,13 @@ int main(int argc, char **argv) {
         for (int c; (c = getc(file)) != EOF;) putchar(c);
         return 0;
     }
+    if (!strcmp(mode, "asks")) {
+        char line[256];
+        for (int i = 1; printf("user %d: ", i), fflush(stdout), fgets(line, 256, stdin); i++)
+            if (!strcmp(line, "exit\n")) return 0;
+            else printf("robot: %s", line);
+        return 5;
+    }
     if (!strcmp(mode, "dirty")) {
         return write(1, "\0\377\376 so\n\0", 8) + write(1, "\303", 1) + write(1, "\251", 1) != 10;
     }

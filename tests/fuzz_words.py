@@ -214,7 +214,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "prompt": ("Once upon a time", "steps", "steps,quick"),
     "put": ("program", "program,notes.txt"),
     "rate": ("0.5", "0.5,1"),
-    "reads": ("text", "mnn"),
+    "reader": ("text", "rkllm", "mine.yaml"),
     "reference": ("kitchen-a", "latest"),
     **dict.fromkeys(("ref", "good", "bad"), ("master", "-x")),
     "regrade": ("latest",),
@@ -239,6 +239,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "slo": ("ttft=2s,tpot=500ms", "ttft=2s", "e2e=1"),
     "source": ("llama-cpp-2025-08", "folder", "file:///nowhere"),
     "space": ("space.yaml", "bad.yaml"),
+    "stdin": ("hello", "notes.txt", "nowhere.txt"),
     "speculate": ("none", "ngram", "draft:m.gguf"),
     "target": ("rk3568", "armv8-generic"),
     "task": (

@@ -14,8 +14,11 @@ from armload.core.bounds import read_bounded
 from armload.core.errors import DataError
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import load_json
+from armload.core.workspace import data_names
 from armload.engines.measurement import Measurement, Method, Work
-from armload.engines.watched.mnn import llm_bench_figures, llm_demo_figures
+from armload.engines.watched.mnn import llm_bench_figures
+from armload.engines.watched.output import figures_of_output, reports
+from armload.engines.watched.reader import READERS, load_reader
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -103,13 +106,14 @@ LARGEST_BYTES = 64 << 20
 def read_benchmark_file(path: Path) -> list[Measurement]:
     """Read what a benchmark wrote.
 
-    It may be ``llama-bench -o json`` (or ``jsonl``), MNN's ``llm_bench -j``, or MNN's ``llm_demo``
-    (formerly ``cli_demo``).
+    It may be ``llama-bench -o json`` (or ``jsonl``), MNN's ``llm_bench -j``, or the output of a
+    program that a reader describes.
     """
-    text = read_bounded(path, LARGEST_BYTES, "Check the file name.").decode("utf-8", "replace")
+    written = read_bounded(path, LARGEST_BYTES, "Check the file name.")
+    text = written.decode("utf-8", "replace")
     content = _json(path, text)
     if content is None:
-        found = llm_demo_figures(path, text)
+        found = _by_reader(path, written)
     elif isinstance(content, dict) and "results" in content:
         found = llm_bench_figures(path, content)
     else:
@@ -117,9 +121,21 @@ def read_benchmark_file(path: Path) -> list[Measurement]:
     if not found:
         raise DataError(
             f"{path}: this file contains no results that armload can read.",
-            "Supported: llama-bench -o json, MNN's llm_bench -j, and the output of MNN's llm_demo.",
+            "Supported: llama-bench -o json, MNN's llm_bench -j, and the output of programs that "
+            "have a reader, such as MNN's llm_demo.",
         )
     return found
+
+
+def _by_reader(path: Path, output: bytes) -> list[Measurement]:
+    """Return what the reader finds that finds the most lines of its own."""
+    found = [
+        (len(reader.lines) - min(len(each.lacking) for each in seen), reader)
+        for name in data_names(READERS)
+        if (seen := reports(reader := load_reader(name), output))
+    ]
+    best = max(found, key=lambda each: each[0], default=None)
+    return figures_of_output(path, best[1], output) if best and best[0] else []
 
 
 def _json(path: Path, text: str) -> object:

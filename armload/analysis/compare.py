@@ -24,6 +24,7 @@ from armload.analysis.comparison_findings import (
     NothingInCommon,
     OnlyOneSide,
     OutputDiffers,
+    ProgramReports,
     SideDifference,
     SideLabel,
     TooFewRuns,
@@ -246,6 +247,11 @@ def _notes(
         notes.append(EqualBoardsDiffer(a=str(boards[0]), b=str(boards[1]), called=called))
     if figures and figures[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
+    notes += [
+        ProgramReports(side=side, figures=each.reported)
+        for side, each in (("A", a), ("B", b))
+        if each.reported
+    ]
     notes += _energies(one, other)
     if a.text is not None and b.text is not None and a.work.prompt == b.work.prompt:
         same_model = (a.work.model_sha256, a.work.sampling) == (

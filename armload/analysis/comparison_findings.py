@@ -13,6 +13,7 @@ from armload.analysis.ratios import times
 from armload.analysis.sanity import Departure
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
+from armload.engines.output import ReportedFigure
 
 SideLabel = Literal["A", "B"]
 
@@ -243,6 +244,17 @@ class TooFewRuns(ComparisonNote):
             f"With fewer than {self.needed_runs} runs per side, run-to-run variation is unknown; "
             "the interval is widened to allow for it."
         )
+
+
+class ProgramReports(ComparisonNote):
+    """What a side's program prints of itself beside the compared figures, from its first run."""
+
+    kind: Literal["program reports"] = "program reports"
+    side: SideLabel
+    figures: tuple[ReportedFigure, ...]
+
+    def fact(self) -> str:
+        return f"{self.side}'s program reports: {', '.join(each.words for each in self.figures)}."
 
 
 class EnergyPerToken(ComparisonNote):

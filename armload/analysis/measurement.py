@@ -14,6 +14,7 @@ from armload.core.options import declared_options
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import Plan
+from armload.engines.watched.read import reader_of
 
 
 def measurement_of(run: Run) -> Measurement:
@@ -32,6 +33,7 @@ def measurement_of(run: Run) -> Measurement:
         decode_tps=_positive(run.summary.decode_tps),
         token_s=times if min(times, default=0.0) > 0 else (),
         max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
+        reported=run.reported,
         text=run.text if is_text_known else None,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
@@ -76,13 +78,20 @@ def _watched(run: Run) -> tuple[Work, Method]:
         board=run.board.name,
         is_emulated=run.board.workstation is not None,
         prompt_tokens=run.summary.prefill_tokens,
-        output_tokens=run.summary.decode_tokens,
+        output_tokens=_written_tokens(run),
     )
     method = Method(
         engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
         options=" ".join(run.watched.words[1:]) if run.watched else "",
     )
     return work, method
+
+
+def _written_tokens(run: Run) -> int | None:
+    tokens = run.summary.decode_tokens
+    if tokens is None or run.watched is None or reader_of(run.watched).first_token_counts:
+        return tokens
+    return tokens + 1
 
 
 _COMPARED_APART = frozenset(
@@ -113,7 +122,7 @@ def _positive(figure: float | None) -> float | None:
 def _garbage(run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    if _lacks_text(run) or (run.watched is not None and run.watched.reads == "llm_bench"):
+    if _lacks_text(run) or (run.watched is not None and not reader_of(run.watched).has_text):
         return ""
     of_words = run.plan is not None and run.plan.prompt_tokens is not None
     return " ".join(each.sentence for each in doubts_about_text(run.text, of_words=of_words))

@@ -21,7 +21,7 @@ from armload.boards.conditions import Conditions
 from armload.core.values import LEAVES, Leaves, Value
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Job
-from armload.engines.output import EngineTimes, Memory
+from armload.engines.output import EngineTimes, Memory, ReportedFigure
 from armload.engines.trace import Step, Trace
 
 FORMAT = 2
@@ -75,6 +75,7 @@ class Run(Job):
         members: of a group, on which RPC servers ran; all other figures are of the first member,
             on which one ran only if the model was split by tensors.
         result: what an engine measured that has no tokens; else none.
+        reported: further figures that a watched program printed of itself.
         notes: what a reader should know of the figures, though none of them is wrong.
         is_excerpt: it is what was published of a run: names, and perhaps prompt and text, are left
             out.
@@ -101,5 +102,6 @@ class Run(Job):
     without_speculation: WithoutSpeculation | None = None
     members: tuple[Member, ...] = ()
     result: dict[str, JsonValue] | None = None
+    reported: tuple[ReportedFigure, ...] = ()
     notes: tuple[str, ...] = ()
     is_excerpt: bool = False

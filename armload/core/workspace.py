@@ -22,6 +22,7 @@ _ONE_OF = {
     "outlines": "outline",
     "tasks": "task",
     "hardware": "hardware",
+    "readers": "reader",
 }
 
 

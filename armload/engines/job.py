@@ -13,6 +13,7 @@ from armload.core.values import LEAVES, Leaves, Value
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.spread import Spread
+from armload.engines.watched.reader import Reader
 from armload.models.context_memory import ContextMemory
 
 RateKind = Literal["declared", "measured"]
@@ -133,14 +134,20 @@ class Watched(Value):
 
     Attributes:
         words: the program and its arguments, as a person gave them.
-        reads: whose output it was to print.
+        reads: the name of the reader of its output.
+        reader: what that says; none in a run that knew only some.
+        is_guessed: nobody asked for the reader: it was chosen by the program's name.
+        stdin: what its standard input was, by its file's name; empty for nothing.
         files: what was put on the board for it.
         time_limit_s: the board ends it after that long.
         n_predict: tokens that it was to generate at most; none where only its words say so.
     """
 
     words: tuple[str, ...]
-    reads: Literal["mnn", "llm_bench", "text"]
+    reads: str
+    reader: Reader | None = None
+    is_guessed: bool = False
+    stdin: str = ""
     files: tuple[PutFile, ...] = ()
     time_limit_s: float
     n_predict: int | None = None

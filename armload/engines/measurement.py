@@ -6,6 +6,7 @@ from typing import Literal
 
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
+from armload.engines.output import ReportedFigure
 
 
 class Work(Value):
@@ -68,6 +69,7 @@ class Measurement(Value):
         token_s: seconds of every output token but the first, in order; empty where an engine
             gives only their mean.
         max_rss_bytes: peak memory.
+        reported: further figures that the program printed of itself.
         text: what was written; none where it is unknown.
         garbage: why nobody should look at the speed: how it failed, or what is wrong with its text.
         doubts: what else was found, in words.
@@ -88,6 +90,7 @@ class Measurement(Value):
     decode_tps: float | None = None
     token_s: tuple[float, ...] = ()
     max_rss_bytes: int | None = None
+    reported: tuple[ReportedFigure, ...] = ()
     text: str | None = None
     garbage: str = ""
     doubts: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from armload.core.values import Count, Finite, Value
+from armload.core.values import Count, Finite, Value, format_bytes, format_seconds
 from armload.engines.trace import Step, Trace
 
 
@@ -51,6 +51,30 @@ class Reported(Value):
     decode_tps: Finite | None = None
 
 
+class ReportedFigure(Value):
+    """One more figure that a program printed of itself.
+
+    Attributes:
+        name: as its reader calls it, such as ``load_time``.
+        unit: seconds (``s``), ``bytes``, ``tokens/s``, or what the reader gives; empty for a count.
+    """
+
+    name: str
+    value: Finite
+    unit: str
+
+    @property
+    def words(self) -> str:
+        """The figure for people, such as ``load time 3.36 s``."""
+        if self.unit == "s":
+            number = format_seconds(self.value)
+        elif self.unit == "bytes":
+            number = format_bytes(round(self.value))
+        else:
+            number = f"{self.value:.4g} {self.unit}".rstrip()
+        return f"{self.name.replace('_', ' ')} {number}"
+
+
 class Output(Value):
     """What an engine's files say of a run.
 
@@ -59,6 +83,7 @@ class Output(Value):
         steps: of the engine, in the order of time.
         text: what it generated; none where it generates no text.
         reported: its own figures; none where they are computed from the steps.
+        figures: further ones that it printed of itself.
         times: the engine's own sums.
         memory: the peak that the trace shows; none without one.
         result: what an engine of another kind measured, for ``run.json``.
@@ -70,6 +95,7 @@ class Output(Value):
     steps: tuple[Step, ...] = ()
     text: str | None = None
     reported: Reported | None = None
+    figures: tuple[ReportedFigure, ...] = ()
     times: EngineTimes | None = None
     memory: Memory | None = None
     result: dict[str, JsonValue] | None = None

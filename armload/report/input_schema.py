@@ -20,6 +20,7 @@ from armload.boards.hardware import Hardware
 from armload.build.archive import Archive
 from armload.build.target import Target
 from armload.core.files import write_whole
+from armload.engines.watched.reader import Reader
 from armload.evaluation.task import Task
 from armload.models.outline import Outline
 from armload.models.shape import Shape
@@ -98,6 +99,7 @@ SCHEMAS = (
     InputSchema(noun="hardware", folder="armload/data/hardware", value=Hardware),
     InputSchema(noun="outline", folder="armload/data/outlines", value=Outline),
     InputSchema(noun="shape", folder="armload/data/shapes", value=Shape),
+    InputSchema(noun="reader", folder="armload/data/readers", value=Reader),
     InputSchema(noun="task", folder="armload/data/tasks", value=Task),
 )
 

@@ -20,6 +20,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
         ("total", run_words.in_all(run)),
+        ("reported", ", ".join(each.words for each in run.reported)),
         ("p50 per token", run_words.median_range(run)),
         ("predicted", run_words.prediction_line(run)),
         ("energy", run_words.energy_line(run)),

@@ -207,6 +207,7 @@ def assemble(job: Job, folder: Path) -> Run:
         without_speculation=read_without(job, summary, output.text or "", folder),
         members=members,
         result=output.result,
+        reported=output.figures,
         notes=(
             *output.notes,
             *notes_about_supply(around.throttling),

@@ -23,7 +23,6 @@ from armload.deploy.layout import Layout
 from armload.deploy.own_programs import program_of_the_shell
 from armload.deploy.payload import read_payload
 from armload.engines.watched.engine import PROGRAM_ID_FILE
-from armload.engines.watched.output import Reads
 from armload.engines.watched.read import read_watching
 from armload.runs.assemble import assemble
 from tests.engine_stand_in import compiled_engine
@@ -86,17 +85,23 @@ class Watching:
         collect(self.host, folder, local)
         return local
 
-    def run(self, *words: str, program: str = "", limit_s: float = 60.0) -> Path:
-        folder = self.launched(*words, program=program, limit_s=limit_s)
+    def run(
+        self,
+        *words: str,
+        program: str = "",
+        limit_s: float = 60.0,
+        settings: tuple[str, ...] = (),
+    ) -> Path:
+        folder = self.launched(*words, program=program, limit_s=limit_s, settings=settings)
         follow(self.host, folder, lambda now: None)
         return self.brought(folder)
 
-    def __call__(self, *words: str, reads: Reads = "text", limit_s: float = 60.0) -> Run:
+    def __call__(self, *words: str, reads: str = "text", limit_s: float = 60.0) -> Run:
         local = self.run(*words, limit_s=limit_s)
         return assembled(local, reads)
 
 
-def assembled(local: Path, reads: Reads) -> Run:
+def assembled(local: Path, reads: str) -> Run:
     return assemble(watched_job(reads), local)
 
 
@@ -339,3 +344,34 @@ def test_the_notes_are_lines_of_json_with_the_clock_in_order(watched: Watching) 
     assert ends == sorted(ends)
     starts = [content["start_ns"] for content in contents if "step" in content]
     assert starts == [contents[0]["start_ns"], *ends[: len(starts) - 1]]
+
+
+def test_a_program_that_asks_is_given_a_file_to_its_end(watched: Watching, tmp_path: Path) -> None:
+    given = tmp_path / "given to it"
+    given.write_text("Hello.\nexit\nmore\n")
+    settings = ("-i", str(given))
+    local = watched.run("asks", settings=settings)
+    assert (local / "stdout").read_text() == "user 1: robot: Hello.\nuser 2: "
+    assert ending(local).status == 0
+    given.write_text("Hello.")
+    local = watched.run("asks", settings=settings)
+    assert (local / "stdout").read_text() == "user 1: robot: Hello.user 2: "
+    assert ending(local).status == 5
+    assert ending(watched.run("asks")).status == 5, "nothing is given unasked"
+
+
+def test_a_program_that_never_reads_what_it_is_given_ends_all_the_same(
+    watched: Watching, tmp_path: Path
+) -> None:
+    given = tmp_path / "much"
+    given.write_bytes(b"line\n" * 1_000_000)
+    local = watched.run("much", "10", settings=("-i", str(given)))
+    assert (local / "stdout").read_text() == "0123456789"
+    assert ending(local).status == 0
+
+
+def test_an_input_that_is_missing_is_named_and_nothing_is_started(watched: Watching) -> None:
+    local = watched.run("much", "10", settings=("-i", "/nowhere/at all"))
+    assert ending(local).status == 126
+    assert "/nowhere/at all: cannot be read: No such file" in (local / "stderr").read_text()
+    assert (local / "stdout").read_text() == ""

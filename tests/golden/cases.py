@@ -18,7 +18,7 @@ TUNINGS = (
     "tune-kitchen-7902",
     "ee51",
 )
-REAL_RUNS = ("5bf8", "692f", "62e9", "7aa1", "013e", "0f78")
+REAL_RUNS = ("5bf8", "692f", "62e9", "7aa1", "013e", "0f78", "0b1d")
 RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", "020b", *REAL_RUNS)
 REPORTED_RUNS = (
     "0001",
@@ -78,6 +78,7 @@ COMPARED = [
     "compare 000b 000c",
     "compare 0001 0013",
     "compare 0011 0012",
+    "compare 0b1d 0011",
     "compare 0078,0079 0076,0077",
     "compare 0203,0204,0205,0206 0207,0208,0209,020a",
     "compare 000b,000c 020b",

@@ -90,7 +90,7 @@ def watches(person: Person, *words: str, status: int = 0, board: str = "here") -
 
 @pytest.fixture(scope="module")
 def demo(person: Person) -> dict[str, Any]:
-    put = ("--put", "engine", "--put", "models/qwen", "--reads", "mnn")
+    put = ("--put", "engine", "--put", "models/qwen", "--reader", "mnn")
     return watches(person, *put, "--", "engine", "demo", str(TOKENS), "qwen/config.json")
 
 
@@ -161,7 +161,7 @@ def test_files_that_it_writes_are_results_and_none_of_ours(person: Person) -> No
 def test_it_compares_with_another_and_says_what_differs(
     person: Person, demo: dict[str, Any]
 ) -> None:
-    put = ("--put", "engine", "--put", "models/qwen", "--reads", "mnn", "--new")
+    put = ("--put", "engine", "--put", "models/qwen", "--reader", "mnn", "--new")
     more = watches(person, *put, "--", "engine", "demo", str(TOKENS), "qwen/config.json")
     (found,) = json.loads(person.types("compare", demo["id"], more["id"], "--json").stdout)
     assert found["finding"] != "not comparable", found["differences"]
@@ -266,7 +266,7 @@ def test_lines_that_break_between_and_in_its_questions_are_made_anew(person: Per
                 first_bytes + more for more in (50, *(400, 1600, 100, 6400, 3200, 800) * 3)
             )
             connected = relay.connections
-            put = ("--put", "engine", "--put", "models/qwen", "--reads", "mnn")
+            put = ("--put", "engine", "--put", "models/qwen", "--reader", "mnn")
             words = (*put, "--", "engine", "demo", str(TOKENS), "qwen/config.json")
             run = watches(person, *words, board="far")
             assert relay.connections - connected > 6, "lines broke"
@@ -294,7 +294,7 @@ def arm(person: Person) -> str:
 
 
 def test_a_program_for_arm_is_watched_under_its_emulator(person: Person, arm: str) -> None:
-    put = ("--put", "arm/engine", "--reads", "mnn")
+    put = ("--put", "arm/engine", "--reader", "mnn")
     run = watches(person, *put, "--", "engine", "demo", str(TOKENS), board=arm)
     assert len(run["steps"]) == TOKENS - 1
     assert any("qemu-aarch64" in word for word in run["command"])
@@ -306,7 +306,7 @@ def test_a_program_for_arm_is_watched_under_its_emulator(person: Person, arm: st
 @pytest.mark.build
 @pytest.mark.exhaustive(covers=["armload/analysis", "armload/engines/watched"])
 def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) -> None:
-    put = ("--put", "arm/engine", "--reads", "mnn", "--new")
+    put = ("--put", "arm/engine", "--reader", "mnn", "--new")
     foreign = watches(person, *put, "--", "engine", "demo", "16", board=arm)
     ours = person.benches("--model", "random", "-n", "16", board=arm)
     (found,) = json.loads(person.types("compare", foreign["id"], ours["id"], "--json").stdout)
@@ -320,7 +320,7 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
 @pytest.mark.machine
 def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -> None:
     try:
-        put = ("--put", "arm/engine", "--put", "models/qwen", "--reads", "mnn")
+        put = ("--put", "arm/engine", "--put", "models/qwen", "--reader", "mnn")
         words = ("engine", "demo", str(TOKENS), "qwen/config.json")
         run = watches(person, *put, "--", *words, board="mine")
         assert len(run["steps"]) == TOKENS - 1

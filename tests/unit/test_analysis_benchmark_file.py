@@ -163,7 +163,7 @@ def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
         ([LLAMA_BENCH | {"samples_ns": [0]}], "0.samples_ns.0"),
         ([1, 2], "0: "),
         ({"results": [{"type": "odd"}]}, "model"),
-        (LLM_DEMO.replace("decode speed", "speed"), "'decode speed'"),
+        (LLM_DEMO.replace("decode speed", "speed"), "'decode speed = "),
     ],
 )
 def test_what_is_no_such_file_is_named(tmp_path: Path, content: object, said: str) -> None:

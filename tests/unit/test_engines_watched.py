@@ -18,6 +18,7 @@ from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.watched.output import read_output
 from armload.engines.watched.read import read_watching
+from armload.engines.watched.reader import load_reader
 from armload.report.table import NewRun, list_table, run_table
 from armload.runs import store
 from tests.unit.runs import quick_run
@@ -157,8 +158,8 @@ def test_of_several_results_none_is_taken_for_the_run_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reads", "stdout", "said"),
     [
-        ("mnn", b"User: ", "summary between lines"),
-        ("mnn", b"", "summary between lines"),
+        ("mnn", b"User: ", "No line of the output matches 'prompt tokens num"),
+        ("mnn", b"", "No line of the output matches 'prompt tokens num"),
         ("llm_bench", b"| model | size |\n", "no JSON"),
         ("llm_bench", b'{"results": [{"type": "odd"}]}', "not llm_bench's"),
         ("llm_bench", b'{"model": "m", "results": []}', "no result"),
@@ -168,15 +169,15 @@ def test_of_several_results_none_is_taken_for_the_run_s(tmp_path: Path) -> None:
 def test_figures_that_lack_make_a_run_that_ended_well_not_valid(
     tmp_path: Path, reads: str, stdout: bytes, said: str
 ) -> None:
-    run = watched_run(tmp_path, [stdout] if stdout else [], reads=reads)  # type: ignore[arg-type]
+    run = watched_run(tmp_path, [stdout] if stdout else [], reads=reads)
     assert not run.verdict.valid
     assert said in " ".join(run.verdict.reasons)
 
 
 def test_two_summaries_are_not_mixed() -> None:
-    said = read_output("mnn", b"Hello there." + summary(3, 1.0) + summary(4, 1.0))
+    said = read_output(load_reader("mnn"), b"Hello there." + summary(3, 1.0) + summary(4, 1.0))
     assert said.decode_tps is None
-    assert "2 summaries" in said.notes[0]
+    assert "2 reports" in said.notes[0]
 
 
 def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
@@ -191,7 +192,7 @@ def test_what_stands_before_the_answer_is_no_part_of_it() -> None:
         (HEAD + head + wheel, b""),
     ):
         stdout = before + b"It is so." + after + summary(3, 1.0)
-        said = read_output("mnn", stdout)
+        said = read_output(load_reader("mnn-wheel" if wheel in before else "mnn"), stdout)
         assert said.answer is not None
         assert stdout[slice(*said.answer)] == b"It is so."
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from armload.analysis.run import Run
 from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Watched
 from armload.engines.output import Memory
-from armload.engines.watched.output import Reads
 from armload.runs.assemble import assemble
 from tests.unit.runs import BEFORE, BOARD
 
@@ -115,7 +114,7 @@ def write_raw(
     (folder / "stdout").write_bytes(b"".join(writes))
 
 
-def watched_job(reads: Reads = "mnn", *, model: ModelRecord | None = None) -> Job:
+def watched_job(reads: str = "mnn", *, model: ModelRecord | None = None) -> Job:
     return Job(
         id=f"20261121T021500Z-{BOARD.name}-qwen-1f2e",
         fingerprint="0" * 16,
@@ -141,7 +140,7 @@ def watched_run(
     folder: Path,
     writes: Sequence[bytes],
     *,
-    reads: Reads = "mnn",
+    reads: str = "mnn",
     status: int = 0,
     seen: Memory | None = None,
     model: ModelRecord | None = None,

@@ -1,10 +1,10 @@
 /* Starts a program, passes on what it writes to its standard output, and notes when, and what the
  * program's memory, faults and CPU time are at that moment.
  *
- *   watch [-p FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...
+ *   watch [-p FILE] [-i FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...
  *
  * The notes go to the file that ARMLOAD_TRACE names, in the format of armload's traces; -p gets the
- * program's process id. The exit status is the program's, 128 + signal where one ended it, and 127
+ * program's process id, and -i is its standard input. The exit status is the program's, 128 + signal where one ended it, and 127
  * or 126 where it could not be started, as in a shell. Signals go on to the program and to all that
  * it has started; none of them outlives this process.
  *
@@ -119,9 +119,11 @@ static int take_signals(sigset_t *former)
 static bool read_words(int argc, char **argv, struct order *order, const char **id_file)
 {
     int option;
-    while ((option = getopt(argc, argv, "+p:e:")) != -1) {
+    while ((option = getopt(argc, argv, "+p:i:e:")) != -1) {
         if (option == 'p')
             *id_file = optarg;
+        else if (option == 'i')
+            order->input_file = optarg;
         else if (option == 'e' && order->setting_count < MOST_SETTINGS && strchr(optarg, '=') != NULL)
             order->settings[order->setting_count++] = optarg;
         else
@@ -146,8 +148,13 @@ int main(int argc, char **argv)
     const char *id_file = NULL;
     struct order order = {0};
     if (!read_words(argc, argv, &order, &id_file)) {
-        fputs("usage: watch [-p FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...\n", stderr);
+        fputs("usage: watch [-p FILE] [-i FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...\n", stderr);
         return 2;
+    }
+    order.input = STDIN_FILENO;
+    if (order.input_file != NULL && (order.input = open(order.input_file, O_RDONLY | O_CLOEXEC)) < 0) {
+        complain("cannot be read", order.input_file);
+        return CANNOT_RUN;
     }
     program.page_bytes = sysconf(_SC_PAGESIZE);
     open_trace();

@@ -18,6 +18,8 @@ struct order {
     char **words;
     char *settings[MOST_SETTINGS];
     int setting_count;
+    const char *input_file; /* NULL for the standard input of this process */
+    int input;
 };
 
 struct pipes {
@@ -81,6 +83,8 @@ static void be_the_program(const struct order *order, const struct pipes *pipes,
     for (int i = 0; i < order->setting_count; i++)
         putenv(order->settings[i]);
     dup2(pipes->out[1], STDOUT_FILENO);
+    if (order->input != STDIN_FILENO)
+        dup2(order->input, STDIN_FILENO);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(order->words[0], order->words);
     int reason = errno;

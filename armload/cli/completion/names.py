@@ -179,6 +179,7 @@ def _is_virtual(board: str, passed: Collection[Path] = ()) -> bool:
 _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
     "board": _of_data("boards"),
     "hardware": _of_data("hardware"),
+    "reader": _of_data("readers"),
     "shape": _of_data("shapes"),
     "source": _of_data("toolchains/sources"),
     "target": _of_data("toolchains"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
@@ -47,10 +47,24 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
             takes="file",
         ),
     ] = ()
-    reads: Annotated[
-        Literal["mnn", "llm_bench", "text"],
-        Option("format of the output: mnn (llm_demo, cli_demo), llm_bench (-j), or text", "FORMAT"),
-    ] = "text"
+    reader: Annotated[
+        str,
+        Option(
+            "how its output is read: a reader's name or YAML file",
+            "NAME|FILE",
+            usual="the reader that names the program, else text",
+            takes="reader",
+        ),
+    ] = ""
+    stdin: Annotated[
+        str,
+        Option(
+            "its standard input: a file, or the text itself",
+            "TEXT|FILE",
+            usual="empty",
+            takes="file",
+        ),
+    ] = ""
     name: Annotated[
         str,
         Option(
@@ -104,8 +118,15 @@ def watch(options: WatchOptions) -> Result:
     from armload.boards.board import is_group
     from armload.cli import terminal
     from armload.engines.rpc_server import RPC_SERVER
-    from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at, with_wheel
+    from armload.engines.watched.engine import (
+        WatchedProgram,
+        WatchRequest,
+        look_at,
+        stdin_file,
+        with_wheel,
+    )
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
+    from armload.engines.watched.reader import chosen_reader
     from armload.report.table import NewRun
     from armload.runs.pipeline import execute
     from armload.runs.request import Request
@@ -122,15 +143,25 @@ def watch(options: WatchOptions) -> Result:
             "--mnn-python",
             "Put the program's own options after --.",
         )
+    else:
+        options = options.refuse(
+            ("reader", "stdin"), "--mnn-python", "armload's own script answers the --prompt there."
+        )
     request = options.part(Request)
-    watch_request = WatchRequest(
-        words=options.command,
-        put=options.put,
-        reads=options.reads,
-        name=options.name,
-        time_limit_s=options.time_limit_s,
-    )
+    progress = terminal.progress()
+    reader, about_reader = chosen_reader(options.reader, options.command)
+    if about_reader:
+        progress.say(about_reader)
     with tempfile.TemporaryDirectory() as folder:
+        watch_request = WatchRequest(
+            words=options.command,
+            put=options.put,
+            reader=reader,
+            is_guessed=not options.reader,
+            stdin=stdin_file(options.stdin, Path(folder)) if options.stdin else None,
+            name=options.name,
+            time_limit_s=options.time_limit_s,
+        )
         if options.mnn_python:
             watch_request = with_wheel(
                 watch_request,
@@ -140,7 +171,6 @@ def watch(options: WatchOptions) -> Result:
                 python=options.python,
                 folder=Path(folder),
             )
-        progress = terminal.progress()
         program = look_at(watch_request)
         on_group = is_group(request.board)
         if on_group:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +16,9 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.helper import WATCH
 from armload.build.inspection import Inspection
+from armload.core.bounds import read_bounded
 from armload.core.errors import UsageError
+from armload.core.files import is_file
 from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -34,8 +37,8 @@ from armload.engines.watched.command import (
     look_at_program,
     program_among,
 )
-from armload.engines.watched.output import Reads
 from armload.engines.watched.read import read_watched
+from armload.engines.watched.reader import Reader, load_reader
 
 PROGRAM_ID_FILE = from_program_folder("watched")
 """Holds the program's process id; the run's script looks at that one's memory."""
@@ -47,7 +50,9 @@ class WatchRequest(Value):
     Attributes:
         words: the program and its arguments.
         put: local files and folders that it needs on the board.
-        reads: whose output it prints.
+        reader: of its output.
+        is_guessed: the reader was chosen by the program's name.
+        stdin: a local file that is its standard input; none for an empty one.
         name: of the model; empty for the name of the largest payload beside the program.
         wheel_python: a Python on the board that must have MNN's wheel; empty for none.
         time_limit_s: the board itself ends it after that long.
@@ -56,7 +61,9 @@ class WatchRequest(Value):
 
     words: tuple[str, ...]
     put: tuple[Path, ...] = ()
-    reads: Reads = "text"
+    reader: Reader
+    is_guessed: bool = False
+    stdin: Path | None = None
     name: str = ""
     wheel_python: str = ""
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
@@ -69,6 +76,7 @@ class WatchedProgram(Engine):
     Args:
         payload: what ``request.put`` names, read.
         program: what its first word is: a file of the payload, or a program of the board's own.
+        stdin: what ``request.stdin`` names, read.
     """
 
     name = "watch"
@@ -76,9 +84,14 @@ class WatchedProgram(Engine):
     helpers = (WATCH,)
 
     def __init__(
-        self, request: WatchRequest, payload: Sequence[Payload], program: Inspection | Script | str
+        self,
+        request: WatchRequest,
+        payload: Sequence[Payload],
+        program: Inspection | Script | str,
+        stdin: Payload | None = None,
     ) -> None:
         self._request = request
+        self._stdin = stdin
         self._payload = tuple(payload)
         self._program = program
         self._inspection = program if isinstance(program, Inspection) else None
@@ -92,7 +105,9 @@ class WatchedProgram(Engine):
         Raises:
             UsageError, DataError: as for ``read_payload``.
         """
-        return cls(request, [read_payload(path, progress) for path in request.put], program)
+        payload = [read_payload(path, progress) for path in request.put]
+        stdin = read_payload(request.stdin, progress) if request.stdin else None
+        return cls(request, payload, program, stdin)
 
     @property
     def fingerprint(self) -> str:
@@ -100,9 +115,10 @@ class WatchedProgram(Engine):
         request = self._request
         parts = [
             *request.words,
-            request.reads,
+            request.reader.model_dump_json(),
             request.name,
             *(each.sha256 for each in self._payload),
+            *([f"stdin {self._stdin.sha256}"] if self._stdin else []),
         ]
         return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
@@ -115,10 +131,13 @@ class WatchedProgram(Engine):
         return RunSpec(
             watched=Watched(
                 words=request.words,
-                reads=request.reads,
+                reads=request.reader.name,
+                reader=request.reader,
+                is_guessed=request.is_guessed,
+                stdin=self._stdin.name if self._stdin else "",
                 files=tuple(
                     PutFile(name=str(file.name), sha256=file.sha256, size_bytes=file.size_bytes)
-                    for each in self._payload
+                    for each in self.payload
                     for file in each.files
                 ),
                 time_limit_s=request.time_limit_s,
@@ -135,8 +154,8 @@ class WatchedProgram(Engine):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """What a person named with ``--put``."""
-        return self._payload
+        """What a person named with ``--put``, and the standard input."""
+        return (*self._payload, *([self._stdin] if self._stdin else []))
 
     @property
     def time_limit_s(self) -> float:
@@ -153,12 +172,15 @@ class WatchedProgram(Engine):
         command = self._on(context.layout)
         folders = ":".join(str(folder) for folder in command.library_folders)
         libraries = ("-e", f"LD_LIBRARY_PATH={folders}") if folders else ()
+        stdin = self._stdin
+        given = ("-i", str(stdin.folder(context.layout) / stdin.name)) if stdin else ()
         # The board's own programs, and scripts, are of its shell's kind of machine.
         launcher = context.launcher if self._inspection is not None else ()
         return (
             str(context.helpers[WATCH]),
             *("-p", PROGRAM_ID_FILE),
             *libraries,
+            *given,
             "--",
             *launcher,
             *command.words,
@@ -206,6 +228,38 @@ def _features(inspection: Inspection | None) -> tuple[str, ...]:
     return tuple(use.feature for use in inspection.features if not use.guarded)
 
 
+_MOST_STDIN_BYTES = 16 << 20
+
+
+def stdin_file(text_or_file: str, folder: Path) -> Path:
+    """Return a file with what a program is to read: a file's content, or a text as one line.
+
+    Args:
+        folder: on this machine, for that file while the request lasts.
+
+    Raises:
+        UsageError: a file is meant, and there is none.
+        DataError: it cannot be read, or is too large.
+    """
+    path = Path(text_or_file).expanduser()
+    if is_file(path):
+        content = read_bounded(path, _MOST_STDIN_BYTES, "Give the program this file with --put.")
+    elif _LIKE_A_FILE.fullmatch(text_or_file):
+        raise UsageError(
+            f"--stdin {text_or_file}: no such file.",
+            "Correct the path. If it is the text itself, add a space behind it.",
+        )
+    else:
+        # A program that asks waits for the end of its line.
+        content = text_or_file.encode("utf-8", "surrogateescape") + b"\n"
+    # Its name tells two inputs apart wherever only the names of files are seen.
+    file = folder / f"stdin-{hashlib.sha256(content).hexdigest()[:12]}"
+    file.write_bytes(content)
+    return file
+
+
+_LIKE_A_FILE = re.compile(r"[~./]\S*/\S*|\S+/\S+|\S+\.[a-z]{2,5}")
+
 CONFIG = "config.json"
 _SCRIPT = "mnn_answer.py"
 
@@ -250,7 +304,8 @@ def with_wheel(
         update={
             "words": words,
             "put": (*request.put, model, script, file),
-            "reads": "mnn",
+            "reader": load_reader("mnn-wheel"),
+            "is_guessed": False,
             "name": request.name or name,
             "wheel_python": python,
             "n_predict": tokens,

@@ -49,8 +49,9 @@ class WatchedOnGroup(WatchedProgram):
         payload: Sequence[Payload],
         program: Inspection | Script | str,
         model: Model,
+        stdin: Payload | None = None,
     ) -> None:
-        super().__init__(request, payload, program)
+        super().__init__(request, payload, program, stdin)
         self._model_file = model
 
     @classmethod
@@ -60,7 +61,8 @@ class WatchedOnGroup(WatchedProgram):
         """Read the model, and what is to be put on the board."""
         model = read_model(model_of(request), progress)
         payload = [read_payload(path, progress) for path in request.put]
-        return cls(request, payload, program, model)
+        stdin = read_payload(request.stdin, progress) if request.stdin else None
+        return cls(request, payload, program, model, stdin)
 
     @property
     def spreadable(self) -> Spreadable:

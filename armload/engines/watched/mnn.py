@@ -1,14 +1,7 @@
-"""What MNN's programs print: ``llm_demo`` (formerly ``cli_demo``) and ``llm_bench -j``.
-
-Formats as in transformers/llm/engine of MNN's repository.
-"""
+"""What MNN's ``llm_bench -j`` prints, as in transformers/llm/engine of MNN's repository."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
@@ -16,15 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from armload.core.errors import DataError
 from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
-
-_LINE = re.compile(
-    r"^\s*(prompt tokens num|decode tokens num|(?:prefill|decode) (?:time|speed))"
-    r"\s*=\s*([0-9]+(?:\.[0-9]+)?|inf|-?nan)\b",
-    re.MULTILINE,
-)
-_RULER = re.compile(r"^#{20,}\s*$", re.MULTILINE)
 
 _Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -49,71 +34,6 @@ class _Document(BaseModel):
     precision: str | int | None = None
     memory: str | int | None = None
     results: tuple[_Result, ...]
-
-
-class DemoSummary(Value):
-    """What ``llm_demo`` prints between two rulers.
-
-    Attributes:
-        begin: where in the text its first ruler stands.
-        values: the lines that are known, as printed.
-    """
-
-    begin: int
-    values: Mapping[str, str]
-
-    def count(self, name: str) -> int | None:
-        """Return a number of tokens; none where it was not printed."""
-        text = self.values.get(name, "")
-        return int(float(text)) if text[:1].isdigit() else None
-
-    def positive(self, name: str) -> float | None:
-        """Return a time or a speed; none where it is nothing or was not printed."""
-        number = float(self.values.get(name, "nan"))
-        return number if 0 < number < math.inf else None
-
-
-def llm_demo_summaries(text: str) -> list[DemoSummary]:
-    """Return each summary between rulers of ``#`` in what ``llm_demo`` printed."""
-    rulers = [match.start() for match in _RULER.finditer(text)]
-    found = []
-    for start, end in pairwise(rulers):
-        values = dict(_LINE.findall(text[start:end]))
-        if values:
-            found.append(DemoSummary(begin=start, values=values))
-    return found
-
-
-def llm_demo_figures(path: Path, text: str) -> list[Measurement]:
-    """Return a measurement for each summary between rulers of ``#``.
-
-    MNN rounds times to 10 ms, so a speed is taken as printed, not computed again.
-    """
-    found: list[Measurement] = []
-    for summary in llm_demo_summaries(text):
-        speeds = ("prefill", "decode")
-        missing = next((name for name in speeds if f"{name} speed" not in summary.values), None)
-        if missing is not None:
-            raise DataError(
-                f"{path}: the line '{missing} speed' is missing from MNN's summary.",
-                "Use llm_demo's complete output.",
-            )
-        prefill, decode = (summary.positive(f"{name} speed") for name in speeds)
-        if prefill is None and decode is None:
-            continue
-        found.append(
-            Measurement(
-                name=f"{path.name}: summary {len(found) + 1}",
-                work=Work(
-                    prompt_tokens=summary.count("prompt tokens num"),
-                    output_tokens=summary.count("decode tokens num"),
-                ),
-                method=Method(engine="MNN llm_demo"),
-                prefill_tps=prefill,
-                decode_tps=decode,
-            )
-        )
-    return found
 
 
 def llm_bench_figures(path: Path, content: object) -> list[Measurement]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from armload.core.files import content
-from armload.core.values import Count, Value, counted
-from armload.deploy.layout import STDOUT_FILE, TRACE_FILE
+from armload.core.bounds import size_words
+from armload.core.values import Count, Value, counted, format_bytes
+from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.job import Watched
 from armload.engines.output import EngineTimes, Memory, Output, Reported
 from armload.engines.trace import Sensed, Step, Trace, read_lines
 from armload.engines.watched.output import EngineOutput, read_output
+from armload.engines.watched.reader import Reader, only_named
 
 
 class Write(Sensed):
@@ -117,10 +120,22 @@ _ROUNDED_S = 0.02
 def read_watched(watched: Watched, folder: Path) -> Output:
     """Read a watched run's raw files; any of them may be missing."""
     noted = read_watching(folder / TRACE_FILE)
-    stdout = content(folder / STDOUT_FILE)
-    output = read_output(watched.reads, stdout)
+    stdout, left_out_bytes = _end_of(folder / STDOUT_FILE)
+    stderr, _ = _end_of(folder / STDERR_FILE)
+    output = read_output(reader_of(watched), stdout, stderr)
+    notes = [*output.notes]
+    missing = output.missing
+    if missing and watched.is_guessed:
+        notes.append(missing)
+        missing = ""
+    if left_out_bytes:
+        notes.append(
+            f"The program printed {format_bytes(left_out_bytes + len(stdout))}; only the last "
+            f"{size_words(_MOST_BYTES)} were read, for its figures."
+        )
+        output = output.model_copy(update={"answer": None, "tokens": None})
     pieces = _of_answer(noted.writes, output, stdout)
-    steps, notes = _steps(pieces, output)
+    steps, about_steps = _steps(pieces, output)
     resident = [write.rss_bytes for write in noted.writes]
     resident += [look.rss_bytes for look in noted.looks]
     virtual_bytes = 0
@@ -128,33 +143,20 @@ def read_watched(watched: Watched, folder: Path) -> Output:
         resident.append(noted.end.max_rss_bytes)
         virtual_bytes = noted.end.max_vms_bytes or 0
     most = max(resident, default=0)
-    if (
-        output.prefill_s is None
-        or output.prefill_tokens is None
-        or output.decode_s is None
-        or output.decode_tokens is None
-    ):
-        engine_times = None
-    else:
-        engine_times = EngineTimes(
-            prompt_ms=output.prefill_s * 1000,
-            prompt_tokens=output.prefill_tokens,
-            eval_ms=output.decode_s * 1000,
-            eval_tokens=output.decode_tokens,
-        )
     start_ns = noted.header.start_ns if noted.header else None
-    # Where nobody says that the output is tokens, its first write is no first token.
-    first = pieces[0] if pieces and output.decode_tokens is not None else None
+    # Where nobody says that the output is tokens, or it came in blocks, its first write is no first
+    # token.
+    tokens = output.output_tokens
+    first = pieces[0] if pieces and tokens is not None and 2 * len(pieces) >= tokens else None
     last_ns = [
         *(write.end_ns for write in noted.writes[-1:]),
         *([noted.end.end_ns] if noted.end else []),
     ]
+    text, about_text = _text(output, stdout)
     return Output(
         header=noted.header,
         steps=steps,
-        text=None
-        if output.answer is None
-        else stdout[slice(*output.answer)].decode("utf-8", "replace"),
+        text=text,
         reported=Reported(
             ttft_s=(first.end_ns - start_ns) / 1e9 if first and start_ns is not None else None,
             wall_s=(last_ns[-1] - start_ns) / 1e9 if last_ns and start_ns is not None else None,
@@ -165,10 +167,68 @@ def read_watched(watched: Watched, folder: Path) -> Output:
             decode_s=output.decode_s,
             decode_tokens=output.decode_tokens,
         ),
-        times=engine_times,
+        figures=output.figures,
+        times=_engine_times(output),
         memory=Memory(max_rss_bytes=most, max_vms_bytes=max(most, virtual_bytes)) if most else None,
-        missing=output.missing,
-        notes=(*output.notes, *notes, *_notes_on_watching(noted, stdout)),
+        missing=missing,
+        notes=(
+            *notes,
+            *about_steps,
+            *about_text,
+            *_notes_on_watching(noted, stdout, left_out_bytes),
+        ),
+    )
+
+
+_MOST_BYTES = 64 << 20
+_MOST_TEXT_BYTES = 1 << 20
+
+
+def reader_of(watched: Watched) -> Reader:
+    """Return the reader of a run, also of one from before runs kept it."""
+    return watched.reader or only_named(watched.reads)
+
+
+def _end_of(path: Path) -> tuple[bytes, int]:
+    """Return the end of a file, and how many bytes before that are left out."""
+    if not path.is_file():
+        return b"", 0
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        left_out = max(0, size - _MOST_BYTES)
+        file.seek(left_out)
+        return file.read(_MOST_BYTES), left_out
+
+
+def _text(output: EngineOutput, stdout: bytes) -> tuple[str | None, list[str]]:
+    if output.answer is None:
+        return None, []
+    ranges = (output.answer,) if output.tokens is None else output.tokens
+    text = b"".join(stdout[begin:end] for begin, end in ranges)
+    notes = []
+    if len(text) > _MOST_TEXT_BYTES:
+        notes.append(
+            f"The text is {format_bytes(len(text))} long; the run keeps the first "
+            f"{size_words(_MOST_TEXT_BYTES)} of it. All of it is in the file stdout."
+        )
+    return text[:_MOST_TEXT_BYTES].decode("utf-8", "replace"), notes
+
+
+def _engine_times(output: EngineOutput) -> EngineTimes | None:
+    if (
+        output.prefill_s is None
+        or output.prefill_tokens is None
+        or output.decode_s is None
+        or output.decode_tokens is None
+    ):
+        return None
+    load_s = next((each.value for each in output.figures if each.name == "load_time"), None)
+    return EngineTimes(
+        prompt_ms=output.prefill_s * 1000,
+        prompt_tokens=output.prefill_tokens,
+        eval_ms=output.decode_s * 1000,
+        eval_tokens=output.decode_tokens,
+        load_ms=None if load_s is None else load_s * 1000,
     )
 
 
@@ -177,15 +237,22 @@ def _of_answer(writes: Sequence[Write], output: EngineOutput, stdout: bytes) -> 
     if output.answer is None:
         return []
     begin, end = output.answer
+    begins = None if output.tokens is None else [token for token, _ in output.tokens]
     found, contents = [], []
     offset = 0
     for write in writes:
-        if offset < end and offset + write.bytes > begin:
+        after = offset + write.bytes
+        if begins is None:
+            is_of_it = offset < end and after > begin
+        else:
+            is_of_it = bisect_left(begins, offset) < bisect_left(begins, after)
+        if is_of_it:
             found.append(write)
-            contents.append(stdout[offset : offset + write.bytes])
-        offset += write.bytes
+            contents.append(stdout[offset:after])
+        offset = after
     # MNN ends its answer with an empty line, for which no token stands.
-    one_more = output.decode_tokens is not None and len(found) == output.decode_tokens + 1
+    tokens = output.output_tokens
+    one_more = tokens is not None and len(found) == tokens + 1
     return found[:-1] if one_more and not contents[-1].strip() else found
 
 
@@ -197,13 +264,13 @@ def _steps(pieces: Sequence[Write], output: EngineOutput) -> tuple[tuple[Step, .
     if output.answer is None:
         return (), []
     count = counted(len(pieces), "write")
-    if output.decode_tokens is None and not pieces:
+    tokens = output.output_tokens
+    if tokens is None and not pieces:
         return (), ["The program printed nothing."]
-    if output.decode_tokens is None:
+    if tokens is None:
         return (), [f"The program printed its output in {count}; its tokens are not counted."]
-    if len(pieces) != output.decode_tokens:
-        tokens = counted(output.decode_tokens, "token")
-        reported = f"the program reports {tokens}"
+    if len(pieces) != tokens:
+        reported = f"the program reports {counted(tokens, 'token')}"
         return (), [f"No times per token: {reported}, but printed its answer in {count}."]
     steps = tuple(_step(number, write) for number, write in enumerate(pieces[1:]))
     return steps, _disagreement(steps, output)
@@ -240,7 +307,7 @@ def _disagreement(steps: Sequence[Step], output: EngineOutput) -> list[str]:
     return [note]
 
 
-def _notes_on_watching(noted: Watching, stdout: bytes) -> list[str]:
+def _notes_on_watching(noted: Watching, stdout: bytes, left_out_bytes: int) -> list[str]:
     notes = []
     if noted.header is not None and noted.header.whole_writes is False:
         notes.append("This kernel merges writes in quick succession.")
@@ -248,7 +315,7 @@ def _notes_on_watching(noted: Watching, stdout: bytes) -> list[str]:
         return notes
     if noted.end.writes_left_out:
         notes.append(f"{noted.end.writes_left_out} further writes were not recorded.")
-    elif sum(write.bytes for write in noted.writes) != len(stdout):
+    elif sum(write.bytes for write in noted.writes) != len(stdout) + left_out_bytes:
         notes.append("Some of the program's writes were not recorded.")
     start_ns = noted.header.start_ns if noted.header else noted.end.end_ns
     share = noted.end.watch_cpu_ns / max(noted.end.end_ns - start_ns, 1)

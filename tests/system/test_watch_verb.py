@@ -359,3 +359,29 @@ def test_a_board_without_the_wheel_is_told_so(person: Person) -> None:
     assert "cannot import MNN.llm" in person.types(*words, status=7).stderr
     assert "no config.json" in person.types("watch", "--mnn-python", ".", status=2).stderr
     assert "Give a program" in person.types("watch", status=2).stderr
+
+
+MINE = """\
+description: the stand-in
+programs: [engine]
+units: {asked: questions}
+lines: ["user {asked}: robot:"]
+"""
+
+
+def test_a_reader_of_one_s_own_reads_a_program_that_asks(person: Person) -> None:
+    (person.folder / "readers").mkdir()
+    (person.folder / "readers" / "mine.yaml").write_text(MINE)
+    words = ("--put", "engine", "--stdin", "Hello.", "--", "engine", "asks")
+    run = json.loads(person.types("watch", "--board", "here", "--json", *words, status=9).stdout)
+    assert run["exit"]["status"] == 5, "it asked on, and found the end"
+    assert run["reported"] == [{"name": "asked", "value": 1.0, "unit": "questions"}]
+    assert (run["watched"]["reads"], run["watched"]["is_guessed"]) == ("mine", True)
+    assert "asked 1 questions" in person.types("show", run["id"]).stdout
+    other = ("--put", "engine", "--reader", "readers/mine.yaml", "--", "engine", "much", "10")
+    done = person.types("watch", "--board", "here", *other)
+    assert "No line of the output matches 'user {asked}: robot:'" in " ".join(done.stdout.split())
+    assert "standard output begins with '0123456789'" in " ".join(done.stdout.split())
+    (person.folder / "readers" / "mine.yaml").write_text(MINE.replace("{asked}", "{askt}"))
+    done = person.types("watch", "--board", "here", *other, status=3)
+    assert "mine.yaml, line 4: lines: {askt}: no such figure" in done.stderr

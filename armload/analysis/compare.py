@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from armload.analysis.comparison import (
     ComparedFigure,
     Comparison,
@@ -15,6 +17,7 @@ from armload.analysis.comparison import (
 from armload.analysis.comparison_findings import (
     ComparisonFinding,
     DegenerateOutput,
+    DifferenceRole,
     DoubtfulRun,
     EnergyMixed,
     EnergyPerToken,
@@ -24,14 +27,17 @@ from armload.analysis.comparison_findings import (
     NothingInCommon,
     OnlyOneSide,
     OutputDiffers,
+    PeakMemory,
     ProgramReports,
     SideDifference,
     SideLabel,
     TooFewRuns,
+    UnequalConditions,
     differing,
 )
 from armload.analysis.figures import DECODE, Measure
 from armload.analysis.pairing import (
+    OUTPUT_TOKENS,
     MatchedWork,
     WorkGroup,
     called_equal,
@@ -39,6 +45,7 @@ from armload.analysis.pairing import (
     depth_differences,
     differences,
     pairs_of,
+    prompt_words,
     shared_measures,
 )
 from armload.analysis.precision import MOST_MORE_RUNS, less_varied
@@ -120,7 +127,9 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
         basis="medians",
         differences=differ,
         findings=tuple(found),
-        advice=_advice(one, other, needed) if verdict == "not significant" else "",
+        advice=_advice(one, other, needed)
+        if verdict == "not significant"
+        else _equal_length(one[0], other[0], differ),
         runs_to_see_3_percent=needed,
     )
 
@@ -247,6 +256,8 @@ def _notes(
         notes.append(EqualBoardsDiffer(a=str(boards[0]), b=str(boards[1]), called=called))
     if figures and figures[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
+    if a.is_watched != b.is_watched:
+        notes += _across_programs(one, other)
     notes += [
         ProgramReports(side=side, figures=each.reported)
         for side, each in (("A", a), ("B", b))
@@ -262,6 +273,35 @@ def _notes(
         if found.kind != "same":
             notes.append(OutputDiffers(departure=found))
     return notes
+
+
+def _equal_length(a: Measurement, b: Measurement, differ: Sequence[SideDifference]) -> str:
+    """Say how a run of armload's gets as many tokens as another program wrote by itself."""
+    obstacles = [each.name for each in differ if each.role == "obstacle"]
+    if a.is_watched == b.is_watched or obstacles != [OUTPUT_TOKENS]:
+        return ""
+    watched, ours = (a, "B") if a.is_watched else (b, "A")
+    return f"To compare them, run {ours} with -n {watched.work.output_tokens}."
+
+
+def _across_programs(one: WorkGroup, other: WorkGroup) -> list[ComparisonFinding]:
+    """Return what a comparison of armload's program with another one cannot hold equal."""
+    a, b = one[0], other[0]
+    facts: list[tuple[str, DifferenceRole, JsonValue, JsonValue]] = [
+        ("type of the weights", "setting", a.weight_type or None, b.weight_type or None),
+        ("prompt", "setting", prompt_words(a.work), prompt_words(b.work)),
+        ("prompt tokens", "setting", a.work.prompt_tokens, b.work.prompt_tokens),
+        ("context", "setting", a.work.context_tokens, b.work.context_tokens),
+        ("KV cache type", "setting", a.work.kv_type, b.work.kv_type),
+        ("sampling", "setting", a.work.sampling, b.work.sampling),
+    ]
+    found: list[ComparisonFinding] = []
+    if unequal := differing(facts):
+        found.append(UnequalConditions(conditions=tuple(unequal)))
+    peaks = [max((each.max_rss_bytes or 0 for each in side), default=0) for side in (one, other)]
+    if all(peaks):
+        found.append(PeakMemory(a_bytes=peaks[0], b_bytes=peaks[1]))
+    return found
 
 
 def _is_sure(figures: tuple[ComparedFigure, ...]) -> bool:

@@ -12,7 +12,7 @@ from armload.analysis.load.findings import AnyLoadFinding
 from armload.analysis.ratios import times
 from armload.analysis.sanity import Departure
 from armload.boards.power import EnergyBasis
-from armload.core.values import Value
+from armload.core.values import Value, format_bytes
 from armload.engines.output import ReportedFigure
 
 SideLabel = Literal["A", "B"]
@@ -211,6 +211,31 @@ class ModelUnverified(ComparisonNote):
     def fact(self) -> str:
         names = f"A {self.a or 'unknown'}, B {self.b or 'unknown'}"
         return f"Cannot verify that both sides ran the same model: {names}."
+
+
+class UnequalConditions(ComparisonNote):
+    """What is not equal, or not known to be, between a program of armload's and another one."""
+
+    kind: Literal["unequal conditions"] = "unequal conditions"
+    conditions: tuple[SideDifference, ...]
+
+    def fact(self) -> str:
+        said = "; ".join(each.phrase for each in self.conditions)
+        return f"Not equal, or not known to be: {said}."
+
+
+class PeakMemory(ComparisonNote):
+    """The most resident memory of each side's runs, of which one is another program's."""
+
+    kind: Literal["peak memory"] = "peak memory"
+    a_bytes: int
+    b_bytes: int
+
+    def fact(self) -> str:
+        return (
+            f"Peak resident memory: A {format_bytes(self.a_bytes)}, "
+            f"B {format_bytes(self.b_bytes)}, without what a GPU's or NPU's driver allocates."
+        )
 
 
 class EqualBoardsDiffer(ComparisonNote):

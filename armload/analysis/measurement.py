@@ -27,6 +27,8 @@ def measurement_of(run: Run) -> Measurement:
         name=run.id,
         work=work,
         method=method,
+        is_watched=run.plan is None and run.watched is not None,
+        weight_type=run.model.quantisation,
         equalities=equalities(run),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),

@@ -17,6 +17,7 @@ from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement, Work
 from armload.engines.plan import short_prompt
 
+OUTPUT_TOKENS = "output tokens (n_predict)"
 _DEPTH = "context depth (tokens)"
 
 WorkGroup = list[Measurement]
@@ -99,14 +100,14 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
     is_same_board = bool(called_equal(one, other))
     fields: list[tuple[str, DifferenceRole, int | str | None, int | str | None]] = [
         ("board", "subject", a.board, a.board if is_same_board else b.board),
-        ("prompt", "obstacle", _prompt(a), _prompt(b)),
+        ("prompt", "obstacle", prompt_words(a), prompt_words(b)),
         ("context", "subject", a.context_tokens, b.context_tokens),
         ("KV cache type", "subject", a.kv_type, b.kv_type),
         ("sampling", "obstacle", a.sampling, b.sampling),
     ]
     if measure is DECODE:
         fields += [
-            ("output tokens (n_predict)", "obstacle", a.output_tokens, b.output_tokens),
+            (OUTPUT_TOKENS, "obstacle", a.output_tokens, b.output_tokens),
             (_DEPTH, "obstacle", a.depth_tokens, b.depth_tokens),
         ]
     else:
@@ -213,5 +214,6 @@ def _decodes(group: WorkGroup) -> bool:
     return DECODE.of(group[0]) is not None
 
 
-def _prompt(work: Work) -> str | None:
+def prompt_words(work: Work) -> str | None:
+    """Return the beginning of a prompt; none where it is unknown."""
     return None if work.prompt is None else short_prompt(work.prompt)

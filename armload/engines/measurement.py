@@ -64,6 +64,8 @@ class Measurement(Value):
     Attributes:
         name: a run's id, or the file and which measurement of it.
         work, method: what was done and how.
+        is_watched: its program is not armload's, so what it did is known only in part.
+        weight_type: of the model's weights; empty where it is unknown.
         equalities: what calls its board equal to others.
         ttft_s, prefill_tps, decode_tps: as in a run's summary; none where unknown.
         token_s: seconds of every output token but the first, in order; empty where an engine
@@ -84,6 +86,8 @@ class Measurement(Value):
     name: str
     work: Work
     method: Method
+    is_watched: bool = False
+    weight_type: str = ""
     equalities: tuple[str, ...] = ()
     ttft_s: float | None = None
     prefill_tps: float | None = None

@@ -79,6 +79,7 @@ COMPARED = [
     "compare 0001 0013",
     "compare 0011 0012",
     "compare 0b1d 0011",
+    "compare 0b1d 0001",
     "compare 0078,0079 0076,0077",
     "compare 0203,0204,0205,0206 0207,0208,0209,020a",
     "compare 000b,000c 020b",

@@ -10,12 +10,13 @@ import jsonschema
 import pytest
 
 from armload.analysis.compare import compare
-from armload.analysis.comparison_findings import SideDifference
+from armload.analysis.comparison_findings import PeakMemory, SideDifference, UnequalConditions
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import DataError
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
+from armload.engines.watched import read
 from armload.engines.watched.output import read_output
 from armload.engines.watched.read import read_watching
 from armload.engines.watched.reader import load_reader
@@ -29,6 +30,7 @@ from tests.unit.watched import (
     demo_run,
     summary,
     tokens_of,
+    watched_job,
     watched_run,
     write_raw,
 )
@@ -295,6 +297,16 @@ def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
     assert found.finding == "faster", found.differences
     assert found.figures[0].a == pytest.approx(0.1)
     assert any("Cannot verify" in each for each in found.notes)
+    (unequal,) = (each for each in found.findings if isinstance(each, UnequalConditions))
+    assert {each.name: (each.a, each.b) for each in unequal.conditions} == {
+        "type of the weights": (None, "Q4_0"),
+        "prompt": (None, "'a prompt of its own'"),
+        "prompt tokens": (15, 8),
+        "KV cache type": (None, "f16/f16"),
+        "sampling": (None, "temperature 0, seed 1"),
+    }
+    (memory,) = (each for each in found.findings if isinstance(each, PeakMemory))
+    assert (memory.a_bytes, memory.b_bytes) == (70_000_000, 131_000_000)
 
 
 def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
@@ -302,6 +314,7 @@ def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
     (found,) = compare([measurement_of(watched)], [measurement_of(comparable(watched, tokens=64))])
     assert found.finding == "not comparable"
     assert found.obstacles == [f"output tokens (n_predict): A {len(WORDS)}, B 64"]
+    assert found.advice == f"To compare them, run B with -n {len(WORDS)}."
 
 
 def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) -> None:
@@ -312,3 +325,56 @@ def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) ->
     two = measurement_of(watched_run(tmp_path / "two", writes, model=other))
     (found,) = compare([one], [two.model_copy(update={"name": "other"})])
     assert SideDifference(name="model", role="subject", a="qwen", b="llama") in found.differences
+
+
+def test_of_much_output_only_the_end_is_read_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_MOST_BYTES", 4096)
+    noise = [b"\x1b[2K\rloading tokens num = 1 % " * 40] * 10
+    run = watched_run(tmp_path / "end", [*noise, HEAD, b"It is so.", summary(19, 1.9)])
+    assert run.summary.decode_tps == pytest.approx(10.0)
+    assert (run.text, run.steps, run.summary.ttft_s) == ("", (), None)
+    assert "The program printed 12.3 kB; only the last 4 KiB were read" in run.notes[0]
+    assert not any("were not recorded" in note for note in run.notes)
+    lost = watched_run(tmp_path / "lost", [summary(19, 1.9), *noise])
+    assert not lost.verdict.valid
+    assert "No line of the output matches" in " ".join(lost.verdict.reasons)
+
+
+def test_of_a_long_text_the_run_keeps_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_MOST_TEXT_BYTES", 1024)
+    run = watched_run(tmp_path, [b"The house by the sea. " * 100], reads="text")
+    assert len(run.text) == 1024
+    assert any("keeps the first 1 KiB" in note for note in run.notes)
+
+
+def test_a_reader_that_nobody_asked_for_makes_no_run_invalid(tmp_path: Path) -> None:
+    write_raw(tmp_path, tokens_of(WORDS))
+    job = watched_job("mnn")
+    assert job.watched is not None
+    guessed = job.watched.model_copy(update={"is_guessed": True})
+    output = read.read_watched(guessed, tmp_path)
+    assert output.missing == ""
+    assert "No line of the output matches" in output.notes[0]
+
+
+def test_output_that_comes_in_blocks_has_no_first_token(tmp_path: Path) -> None:
+    run = watched_run(tmp_path, [HEAD, b" ".join(tokens_of(WORDS)), summary(len(WORDS), 1.9)])
+    assert run.summary.ttft_s is None
+    assert run.summary.decode_tokens == len(WORDS)
+
+
+def test_a_line_for_each_token_gives_each_its_time(tmp_path: Path) -> None:
+    line = "🔶 Pred   45 ms Sync    1 ms | Sent   156 kB Recv   313 kB | {}\n"
+    tokens = [line.format(f" {word}").encode() for word in WORDS]
+    end = f"\nEvaluation\n   nBatches: 32\n    nTokens: 3\n   tokens/s: 5.56 (180.00 ms/tok)\n\
+Prediction\n    nTokens: {len(WORDS)}\n   tokens/s: 10.00 (100.00 ms/tok)\n"
+    head = b"How is it?\n\xf0\x9f\x94\xb7 Eval  532 ms Sync    8 ms | (3 tokens)\n"
+    run = watched_run(tmp_path, [head, *tokens, end.encode()], reads="distributed-llama")
+    assert [step.generated_tokens for step in run.steps] == [1] * (len(WORDS) - 1)
+    assert run.summary.ttft_s == pytest.approx(0.2)
+    assert run.text == "".join(f" {word}" for word in WORDS)
+    assert any("root node's alone" in note for note in run.notes)

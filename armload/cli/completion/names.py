@@ -33,6 +33,7 @@ _FILES: Mapping[str, str | tuple[str, ...]] = {
     "result": RUN_FILE,
     "results": RUN_FILE,
     "source": "/",
+    "reader": ".yaml",
     "task": ".yaml",
 }
 """Endings of files that can be given instead of a name; ``/`` for folders only."""

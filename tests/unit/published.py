@@ -23,6 +23,7 @@ from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
 from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
+from armload.engines.output import ReportedFigure
 from armload.engines.prediction import (
     Division,
     GroupForecast,
@@ -32,6 +33,7 @@ from armload.engines.prediction import (
 )
 from armload.engines.spread import ChosenSplit, LinkRates, Share, Spread
 from armload.engines.trace import Weights
+from armload.engines.watched.reader import Reader
 from tests.unit.findings import CC1, EXAMPLES
 from tests.unit.runs import SMALL_MODEL, planned, quick_run
 
@@ -65,11 +67,25 @@ def talkative_run() -> Run:
         update={
             "watched": Watched(
                 words=("./bench", "-m", "model"),
-                reads="text",
+                reads="mine",
+                reader=Reader(
+                    name="mine",
+                    description="a program",
+                    engine="engine",
+                    seen_in=("1.0",),
+                    programs=("bench",),
+                    units={"npu_load": "%"},
+                    lines=("load {npu_load}",),
+                    optional_lines=("again {npu_load}",),
+                    hint="a hint",
+                    note="a note",
+                ),
+                stdin="stdin-0123",
                 files=(PutFile(name="model", sha256="c" * 64, size_bytes=1),),
                 time_limit_s=60.0,
             ),
             "arguments": {"task": "words"},
+            "reported": (ReportedFigure(name="npu_load", value=83.0, unit="%"),),
             "draft": SMALL_MODEL.model_copy(update={"name": "small.gguf", "sha256": "d" * 64}),
             "binary": run.binary.model_copy(update={"features": ("asimd", "asimddp")}),
             "place": SweepPoint(sweep="20261121T021500Z-sweep-1f2e", cell=0, round=0),

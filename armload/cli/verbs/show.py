@@ -33,12 +33,15 @@ class ShowOptions(RunFilter, OutputOptions):
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True, takes="result")] = ""
     loads: Annotated[bool, Option("list loads instead of runs", harmless="anywhere")] = False
     last: Annotated[
-        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
-    ] = 20
+        Annotated[int, Field(ge=0, le=MOST)] | None,
+        Option("length of the list; 0: all", "N", "20; all with --json"),
+    ] = None
     as_json: Annotated[
         bool,
         Option(
-            "print one JSON document; without RUN, the ids of all", name="json", harmless="anywhere"
+            "print one JSON document; without RUN, the ids of the list",
+            name="json",
+            harmless="anywhere",
         ),
     ] = False
 

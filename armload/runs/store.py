@@ -13,7 +13,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
-from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
+from armload.core.errors import (
+    ArmloadError,
+    DataError,
+    NewerFormatError,
+    NoSuchResultError,
+    UsageError,
+)
 from armload.core.files import is_file, unreadable, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Silent
@@ -166,9 +172,11 @@ def find(reference: str) -> Path:
         return Path(reference)
     folders, every = run_folders(), run_folders(imported=True)
     if not every:
-        raise UsageError(
+        raise NoSuchResultError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
             _START,
+            noun="run",
+            reference=reference,
         )
     before, colon, wanted = reference.partition(":")
     if not folders and (before == "latest" or colon):
@@ -195,7 +203,12 @@ def find(reference: str) -> Path:
                 f"{len(fitting)} runs fit {reference!r}: {_some_of(fitting)}.",
                 "Give more of the id.",
             )
-    raise UsageError(f"There is no run named {reference!r}.", _similar(reference, every))
+    raise NoSuchResultError(
+        f"There is no run named {reference!r}.",
+        _similar(reference, every),
+        noun="run",
+        reference=reference,
+    )
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
@@ -206,9 +219,11 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
         named = [folder for folder in fitting if (names_in_id(folder.name) == exact) == is_exact]
         if found := _first_finished(f"{board}:{model}", named, board):
             return found
-    raise UsageError(
+    raise NoSuchResultError(
         f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
         _similar(exact, folders),
+        noun="run",
+        reference=f"{board}:{model}",
     )
 
 

@@ -37,10 +37,10 @@ def clean(options: CacheOptions) -> Iterator[Result]:
     from armload.report.result import as_result
 
     progress = terminal.progress()
-    with progress.step("Reading the cache"):
-        kinds = _kinds()
-        every = [*kinds, unknown(kinds)]
+    kinds = _kinds()
     chosen = _chosen(options.what, kinds)
+    with progress.step("Reading the cache"):
+        every = [*kinds, unknown(kinds)]
     plan = decide(chosen)
     yield as_result(None, kinds_table(every, chosen))
     is_meant = _is_meant(plan, options.what, yes=options.yes)

@@ -245,7 +245,7 @@ _MEANINGS: Mapping[str, Callable[[Any], object]] = {
 }
 """What two spellings of a value have in common."""
 
-_EACH_ONCE = "use repeats to run a combination more than once"
+_EACH_ONCE = "to run a combination more than once, use --repeats"
 
 _PLAN_FIELDS = {
     each.name.replace("-", "_"): each.field

@@ -187,7 +187,13 @@ class OptionGroup(Value):
             options = cls.model_validate(given).with_usual(usual)
         except ValidationError as error:
             mistake = first_mistake(error, cls, given)
-            shown = declared[str(mistake.place[0])].shown
+            field = str(mistake.place[0])
+            shown, value = declared[field].shown, given.get(field)
+            if isinstance(value, list) and len(value) > 1 and "" in value:
+                raise UsageError(
+                    f"{shown} {','.join(value)}: an entry of this list is empty.",
+                    "Separate several values by single commas.",
+                ) from error
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
         for each in declared.values():
             field, _, value = each.option.needs.partition("=")

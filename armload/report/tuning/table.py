@@ -55,7 +55,7 @@ def _rest(view: TuningView, slower: int) -> str:
     ]
     named = ", ".join(filter(None, parts))
     every = counted(len(view.candidates), "configuration")
-    return f"Not shown: {named} of {every}." if named else ""
+    return f"{every} in all; not shown: {named}." if named else ""
 
 
 def settings_table(view: TuningView) -> Table:

@@ -193,7 +193,7 @@ class SlowerError(ArmloadError):
 
 
 class InconclusiveError(ArmloadError):
-    """A comparison that was to pass or fail rests on runs that cannot be judged."""
+    """A comparison that was to pass or fail is of runs that cannot be judged, or not compared."""
 
     kind = "inconclusive"
     exit_status = 12

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from armload.analysis.load.quantiles import SHOWN, USUAL
 from armload.bench.options import MODEL, QUANTISED, FileType
-from armload.cli.options import A_BOARD, OneBoard, OutputOptions
-from armload.core.defaults import VIRTUAL
+from armload.cli.options import A_BOARD, STARTED, OneBoard, OutputOptions
 from armload.core.options import MOST, Alternatives, Names, Option, OptionGroup, Yields
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
@@ -187,7 +186,7 @@ class LoadOptions(
     board: Annotated[
         OneBoard,
         Option(
-            f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board", harmless="in a plan"
+            f"{A_BOARD}; it serves the model", usual=STARTED, heading="Board", harmless="in a plan"
         ),
     ] = ""
     model: Annotated[

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypedDict
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
-from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
+from armload.cli.options import (
+    BOARDS,
+    STARTED,
+    OnBoards,
+    OneBoard,
+    OnGateways,
+    OutputOptions,
+    models_in,
+)
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
@@ -52,7 +60,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
 
     board: Annotated[
         Listed[str],
-        Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board", harmless="in a plan"),
+        Option(BOARDS, usual=STARTED, several="commas", heading="Board", harmless="in a plan"),
     ] = ()
     share: Annotated[
         bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import QUANTISED_ALL
-from armload.cli.options import BOARDS, FileTypes, OnGateways, OutputOptions, models_in
+from armload.cli.options import BOARDS, STARTED, FileTypes, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
@@ -125,6 +125,7 @@ class EvalOptions(
         Option(
             f"{BOARDS}; several boards share the questions",
             "BOARD",
+            STARTED,
             several="commas",
             heading="Board",
             harmless="in a plan",

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from armload.cli.options import (
     A_BOARD,
+    STARTED,
     OnBoard,
     OnBoards,
     OneBoard,
@@ -43,7 +44,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     alternatives: ClassVar[Alternatives] = ((("detach",), ("front", "port")),)
 
     board: Annotated[
-        OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board", harmless="in a plan")
+        OneBoard, Option(A_BOARD, usual=STARTED, heading="Board", harmless="in a plan")
     ] = ""
     plan: Annotated[
         Path | None,

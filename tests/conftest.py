@@ -41,8 +41,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-# pytest imports readline, which sets it, and commands in pipes would wrap their lines to it. Workers
-# of pytest-xdist inherit it; in pytest's own process Python's mapping does not know it.
+# pytest imports readline, which sets it, and commands in pipes would wrap their lines to it.
+# Workers of pytest-xdist inherit it; in pytest's own process Python's mapping does not know it.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 

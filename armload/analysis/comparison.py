@@ -60,6 +60,7 @@ class ComparedFigure(Value):
         a_runs, b_runs: that they are medians over.
         ratio: B's over A's: above 1, B is slower, or takes more energy.
         finding: what the ratio's interval says; ``inconclusive``: it rests on too little.
+        less, more: what B is called that has less of it, or more.
     """
 
     key: str
@@ -73,6 +74,8 @@ class ComparedFigure(Value):
     b_runs: int
     ratio: Ratio
     finding: Literal[RatioFinding, "inconclusive"]
+    less: Annotated[str, Field(exclude=True)] = "faster"
+    more: Annotated[str, Field(exclude=True)] = "slower"
 
     def low_at(self, tail: float) -> float:
         """Return what the ratio lies below with a given probability, for a small one."""
@@ -99,8 +102,7 @@ class ComparedFigure(Value):
 
     def short_finding(self, finding: str) -> str:
         """Name what a ratio says of this figure."""
-        energy = {"faster": "less energy", "slower": "more energy"}
-        return energy.get(finding, finding) if self.is_energy else finding
+        return {"faster": self.less, "slower": self.more}.get(finding, finding)
 
     def sentence_with(self, who: str, finding: OverallFinding) -> str:
         """Say what B's figure is beside A's, and whether that means something."""

@@ -16,9 +16,9 @@ from armload.analysis.comparison_findings import (
     SideDifference,
 )
 from armload.analysis.load.records import Stage
-from armload.analysis.ratios import times, times_interval, up_to_three_figures
+from armload.analysis.ratios import times, times_interval
 from armload.analysis.statistics import Ratio, RatioFinding, lower_bound
-from armload.core.values import Value, format_seconds
+from armload.core.values import Value, format_seconds, three_figures
 
 OverallFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
 """What a ratio says; nothing where the figures are not valid, or the sides did different work."""
@@ -86,10 +86,8 @@ class ComparedFigure(Value):
     def words(self, value: float) -> str:
         """Write a side's figure with its unit."""
         if self.rate_unit:
-            return f"{up_to_three_figures(1 / value)} {self.rate_unit}"
-        return (
-            f"{up_to_three_figures(value)} {self.unit}" if self.is_energy else format_seconds(value)
-        )
+            return f"{three_figures(1 / value)} {self.rate_unit}"
+        return f"{three_figures(value)} {self.unit}" if self.is_energy else format_seconds(value)
 
     @property
     def is_energy(self) -> bool:

@@ -81,7 +81,9 @@ def joules(value: float | None) -> str:
 
 def joules_per(*figures: tuple[float | None, str]) -> str:
     """Write joules per something, as far as they are known."""
-    return ", ".join(f"{joules:.3g} J per {each}" for joules, each in figures if joules is not None)
+    return ", ".join(
+        f"{three_figures(joules)} J per {each}" for joules, each in figures if joules is not None
+    )
 
 
 def known_rate(count: int | None, kind: RateKind | None) -> str:

@@ -85,8 +85,8 @@ def test_a_measure_of_a_spread_is_not_called_fast(monkeypatch: pytest.MonkeyPatc
     spread = replace(DECODE, less="steadier", more="less steady")
     monkeypatch.setattr(pairing, "MEASURES", (spread,))
     a = repeats("a", 6)
-    for times, said in ((0.95, "steadier"), (1.05, "less steady")):
-        compared = one(a, repeats("b", 6, times))
+    for level, said in ((0.95, "steadier"), (1.05, "less steady")):
+        compared = one(a, repeats("b", 6, level))
         assert f"B is {said}: " in compared.sentence
         assert compared.figures[0].short_finding(compared.finding) == said
 
@@ -483,7 +483,7 @@ def test_where_no_number_of_runs_would_do_what_varies_is_named(
         (1.031, 0.95, 1.069, ("1.031×", "0.950–1.069")),
         (0.814, 0.471, 1.28, ("0.814×", "0.471–1.280")),
         (2.728, 1.8, 12.34, ("2.73×", "1.800–12.3")),
-        (0.0123, 0.01, 0.015, ("0.0123×", "0.01–0.015")),
+        (0.0123, 0.01, 0.015, ("0.0123×", "0.0100–0.0150")),
         (1234.5, 987.6, 2345.6, ("1,234×", "988–2,346")),
     ],
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from armload.core import values
 from armload.core.values import format_bytes, format_seconds, three_figures
-from armload.engines.job import RateKind
+
+if TYPE_CHECKING:
+    from armload.engines.job import RateKind
 
 _FIGURE = re.compile(r"\d[\d.,]*")
 

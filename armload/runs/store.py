@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import RUN_FILE, imports_folder, runs_folder
 from armload.deploy.exit_reason import INTERRUPTED
+from armload.runs.folders import run_folders
 from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
 _ID_FILE = ".store"
@@ -99,32 +99,6 @@ def is_here(run_id: str) -> bool:
     except ArmloadError:
         return False
     return True
-
-
-def run_folders(selection: RunSelection | None = None, *, imported: bool = False) -> list[Path]:
-    """Return the folders of all finished runs, the oldest first.
-
-    They are not opened: among ten thousand runs, that takes minutes. Of those that began within
-    the same second the last to be kept is the latest.
-
-    Args:
-        selection: leaves out others.
-        imported: with those that others published.
-    """
-    kept = []
-    for folder in (runs_folder(), imports_folder()) if imported else (runs_folder(),):
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if not entry.name.startswith(".")]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for name in names:
-            if selection is not None and not selection.holds(name):
-                continue
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                kept_ns = (folder / name / RUN_FILE).stat().st_mtime_ns
-                kept.append((name.partition("-")[0], kept_ns, name, folder))
-    return [folder / name for _, _, name, folder in sorted(kept)]
 
 
 def latest_on(board: str, *, most: int) -> Iterator[Run]:

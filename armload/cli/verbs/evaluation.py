@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -153,7 +153,7 @@ class EvalOptions(
 
 
 @verb(EvalOptions, name="eval", keeps=True, results=(runs_folder, evaluations_folder))
-def evaluate(options: EvalOptions) -> Iterator[Result]:
+def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     """Measure the accuracy of models under token and time budgets.
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -96,7 +96,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 
 
 @verb(ServeOptions, keeps=True, results=(runs_folder,))
-def serve(options: ServeOptions) -> Iterator[Result]:
+def serve(options: ServeOptions) -> Generator[Result, None, None]:
     """Serve a model on a board, and forward a local port to it.
 
     Prints an OpenAI-compatible URL and the server's log until Ctrl-C, which stops the service.

@@ -48,7 +48,11 @@ class RunFilter(OptionGroup):
     model: Annotated[
         str,
         Option(
-            "only runs of models whose name contains this text", "TEXT", "all", harmless="in a plan"
+            "only runs of models whose name contains this text",
+            "TEXT",
+            "all",
+            is_unlike_llama_cpp=True,
+            harmless="in a plan",
         ),
     ] = ""
     since: Annotated[

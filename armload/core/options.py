@@ -59,19 +59,6 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 """What llama.cpp's programs call the same options (common/arg.cpp)."""
 
 
-def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
-    """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
-
-    A service's context has none: llama-server's is that of all its slots. Nor has the model of a
-    filter of runs, which is a text.
-    """
-    if (option, "--slots" in options) == ("--context", True):
-        return ()
-    if (option, "--since" in options) == ("--model", True):
-        return ()
-    return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
-
-
 MOST = 2**31 - 1
 """Of any number: the engine, and shells on small boards, count in 32 bits."""
 
@@ -110,6 +97,7 @@ class Option:
         is_argument: it is given without its name.
         needs: the field without which it does nothing; ``field=value`` for one value of it.
         has_own_default: a person's default for every verb does not apply.
+        is_unlike_llama_cpp: what llama.cpp's programs call so means something else.
         harmless: where text or a switch that a file of the workspace gives decides nothing that
             needs the person's trust: in a plan file that they name, or as a default, too. Numbers
             and fixed words never do.
@@ -125,6 +113,7 @@ class Option:
     is_argument: bool = False
     needs: str = ""
     has_own_default: bool = False
+    is_unlike_llama_cpp: bool = False
     harmless: Literal["", "in a plan", "anywhere"] = ""
 
     def of_one(self, usual: str = "") -> Option:
@@ -309,6 +298,12 @@ class Declared:
     @property
     def shown(self) -> str:
         return self.name.upper() if self.option.is_argument else f"--{self.name}"
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """What llama.cpp's programs call it, too."""
+        is_same = not (self.option.is_argument or self.option.is_unlike_llama_cpp)
+        return LLAMA_CPP_SPELLINGS.get(self.name, ()) if is_same else ()
 
     @property
     def is_switch(self) -> bool:

@@ -175,7 +175,9 @@ class Options(_PlanOptions):
         cls, resident: tuple[int, ...], info: ValidationInfo
     ) -> tuple[int, ...]:
         if resident and info.data.get("weights") == ("mapped",):
-            raise ValueError("this applies only to streamed weights; do not use weights: mapped")
+            raise ValueError(
+                "it locks streamed weights, and cannot be combined with --weights mapped"
+            )
         return resident
 
     @field_validator("*")

@@ -130,11 +130,27 @@ FILTER = "Filter"
 """The heading of options that choose among runs."""
 
 
-Alternatives = tuple[tuple[Collection[str], ...], ...]
-"""Fields that exclude one another: those of each set exclude the sets beside it.
+@dataclass(frozen=True)
+class Exclusive:
+    """Options that exclude one another: those of each side exclude the sides beside it.
 
-``field`` stands for any value of it, ``field=value`` for one.
-"""
+    Attributes:
+        sides: fields; ``field`` stands for any value of it, ``field=value`` for one.
+        remedy: what to do where two sides were given; where empty, the verb refuses them.
+        why: they do; a part of a sentence.
+    """
+
+    sides: tuple[Collection[str], ...]
+    remedy: str = ""
+    why: str = ""
+
+    def standing(self, words: Mapping[str, object]) -> list[str]:
+        """Return what was given of each side, the first of it."""
+        found = (next((each for each in side if _stands(each, words)), "") for side in self.sides)
+        return [each for each in found if each]
+
+
+Alternatives = tuple[Exclusive, ...]
 
 Yields = Mapping[str, Collection[str]]
 """Fields, in the same form, each with those that its default gives way to."""
@@ -184,6 +200,7 @@ class OptionGroup(Value):
                     "Separate several values by single commas.",
                 ) from error
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
+        options.refuse_alternatives()
         for each in declared.values():
             field, _, value = each.option.needs.partition("=")
             if field and not _stands(each.option.needs, {field: getattr(options, field)}):
@@ -192,6 +209,26 @@ class OptionGroup(Value):
                 shown = needed if value else declared[field].shown
                 options = options.refuse_without((each.field,), shown, remedy)
         return options
+
+    def refuse_alternatives(self) -> None:
+        """Refuse options of two sides that exclude each other, unless that is left to the verb.
+
+        Raises:
+            UsageError: both were given; a person's defaults do not count.
+        """
+        shown = {each.field: each.shown for each in declared_options(type(self))}
+        words = {
+            field: list(word) if isinstance(word := getattr(self, field), tuple) else word
+            for field in self.model_fields_set - self._usual
+        }
+        for group in type(self).__mro__:
+            for exclusive in vars(group).get("alternatives", ()):
+                given = exclusive.standing(words) if exclusive.remedy else []
+                if len(given) > 1:
+                    typed = (each.partition("=") for each in given[:2])
+                    a, b = (f"{shown[field]} {value}".rstrip() for field, _, value in typed)
+                    why = f": {exclusive.why}" if exclusive.why else ""
+                    raise UsageError(f"{a} cannot be combined with {b}{why}.", exclusive.remedy)
 
     def with_usual(self, fields: Collection[str]) -> Self:
         """Note which fields have a person's default, and return the options."""
@@ -261,10 +298,11 @@ class OptionGroup(Value):
         """
         found = set[str]()
         for group in cls.__mro__:
-            for sides in vars(group).get("alternatives", ()):
-                for side in sides:
+            for exclusive in vars(group).get("alternatives", ()):
+                for side in exclusive.sides:
                     if any(_stands(each, given) for each in side):
-                        found.update(itertools.chain(*(other for other in sides if other != side)))
+                        others = (other for other in exclusive.sides if other != side)
+                        found.update(itertools.chain(*others))
             for field, others in vars(group).get("yields", {}).items():
                 if not as_defaults and any(_stands(each, given) for each in others):
                     found.add(field)

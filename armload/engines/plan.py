@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.cpu_sets import cpu_numbers
-from armload.core.options import Alternatives, Option, OptionGroup
+from armload.core.options import Alternatives, Exclusive, Option, OptionGroup
 from armload.core.values import LEAVES, ByteCount, Leaves
 from armload.engines.spread import SplitChoice
 
@@ -167,7 +167,7 @@ class Computation(OptionGroup):
 
     heading = "Engine"
 
-    alternatives: ClassVar[Alternatives] = ((("weights=mapped",), ("resident_bytes",)),)
+    alternatives: ClassVar[Alternatives] = (Exclusive((("resident_bytes",), ("weights=mapped",))),)
 
     threads: Annotated[Threads | None, THREADS, LEAVES] = None
     cpus: Annotated[

@@ -41,8 +41,10 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-# readline sets it in pytest-xdist, and commands in pipes would wrap their lines to it.
+# pytest imports readline, which sets it, and commands in pipes would wrap their lines to it.
+# Workers of pytest-xdist inherit it; in pytest's own process Python's mapping does not know it.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 # A package that only a tool of the release needs, and which jsonschema imports where it is there:
 # it compiles grammars of IRIs for three seconds.

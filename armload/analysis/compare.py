@@ -237,6 +237,8 @@ def _figure(one: WorkGroup, other: WorkGroup, measure: Measure) -> ComparedFigur
         b_runs=len(other),
         ratio=ratio,
         finding=ratio.finding,
+        less=measure.less,
+        more=measure.more,
     )
 
 

@@ -16,9 +16,9 @@ from armload.analysis.comparison_findings import (
     SideDifference,
 )
 from armload.analysis.load.records import Stage
-from armload.analysis.ratios import times, times_interval, up_to_three_figures
+from armload.analysis.ratios import times, times_interval
 from armload.analysis.statistics import Ratio, RatioFinding, lower_bound
-from armload.core.values import Value, format_seconds
+from armload.core.values import Value, format_seconds, three_figures
 
 OverallFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
 """What a ratio says; nothing where the figures are not valid, or the sides did different work."""
@@ -60,6 +60,7 @@ class ComparedFigure(Value):
         a_runs, b_runs: that they are medians over.
         ratio: B's over A's: above 1, B is slower, or takes more energy.
         finding: what the ratio's interval says; ``inconclusive``: it rests on too little.
+        less, more: what B is called that has less of it, or more.
     """
 
     key: str
@@ -73,6 +74,8 @@ class ComparedFigure(Value):
     b_runs: int
     ratio: Ratio
     finding: Literal[RatioFinding, "inconclusive"]
+    less: Annotated[str, Field(exclude=True)] = "faster"
+    more: Annotated[str, Field(exclude=True)] = "slower"
 
     def low_at(self, tail: float) -> float:
         """Return what the ratio lies below with a given probability, for a small one."""
@@ -83,10 +86,8 @@ class ComparedFigure(Value):
     def words(self, value: float) -> str:
         """Write a side's figure with its unit."""
         if self.rate_unit:
-            return f"{up_to_three_figures(1 / value)} {self.rate_unit}"
-        return (
-            f"{up_to_three_figures(value)} {self.unit}" if self.is_energy else format_seconds(value)
-        )
+            return f"{three_figures(1 / value)} {self.rate_unit}"
+        return f"{three_figures(value)} {self.unit}" if self.is_energy else format_seconds(value)
 
     @property
     def is_energy(self) -> bool:
@@ -99,8 +100,7 @@ class ComparedFigure(Value):
 
     def short_finding(self, finding: str) -> str:
         """Name what a ratio says of this figure."""
-        energy = {"faster": "less energy", "slower": "more energy"}
-        return energy.get(finding, finding) if self.is_energy else finding
+        return {"faster": self.less, "slower": self.more}.get(finding, finding)
 
     def sentence_with(self, who: str, finding: OverallFinding) -> str:
         """Say what B's figure is beside A's, and whether that means something."""

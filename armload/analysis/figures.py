@@ -70,9 +70,12 @@ class Measure(Column[Measurement]):
     Attributes:
         of: in ``unit``; none where it was not measured.
         phrase: follows the figure in a sentence.
+        less, more: what B is called that has less of it, or more.
     """
 
     phrase: str
+    less: str = "faster"
+    more: str = "slower"
 
 
 def _inverse(tokens_per_s: float | None) -> float | None:

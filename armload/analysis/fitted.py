@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit_findings import ROOM_TO_STAY
-from armload.analysis.ratios import up_to_three_figures
-from armload.core.values import Value, counted, format_bytes
+from armload.core.values import Value, counted, format_bytes, three_figures
 from armload.engines.prediction import Bottleneck, Division, Expected, HitRate, Prediction
 from armload.models.model import Model
 
@@ -245,9 +244,7 @@ def shortlist(model: str, boards: Sequence[tuple[str, FittedModel]]) -> str:
 def per_token(time: Expected) -> str:
     """Write a time with its interval: its value, then its bounds in brackets."""
     unit, scale = ("s", 1.0) if time.value >= 1 else ("ms", 1000.0)
-    value, low, high = (
-        up_to_three_figures(each * scale) for each in (time.value, time.low, time.high)
-    )
+    value, low, high = (three_figures(each * scale) for each in (time.value, time.low, time.high))
     return f"{value} {unit} ({low}\u2013{high})"
 
 
@@ -303,7 +300,7 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
     times = _token_s(min(timed, key=_token_s)) / _token_s(best)
     if times < 1:  # a smaller model may be faster although it reads from storage
         return ""
-    at_least = up_to_three_figures(times)
+    at_least = three_figures(times)
     return f" Models that read from storage take at least {at_least} times as long."
 
 

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.statistics import Ratio
-
-_IN_FULL_FROM = 999.5
-"""What would be written as 1e+03."""
-
-
-def up_to_three_figures(value: float) -> str:
-    """Write a positive number with three figures, a large one in full: ``0.0123``, ``2,346``."""
-    return f"{value:,.0f}" if value >= _IN_FULL_FROM else f"{value:.3g}"
+from armload.core.values import three_figures
 
 
 def times(ratio: float) -> str:
@@ -30,4 +23,4 @@ def as_long(ratio: Ratio) -> str:
 
 def _ratio(ratio: float) -> str:
     # Near 1 a thousandth counts.
-    return f"{ratio:.3f}" if 0.1 <= ratio < 2 else up_to_three_figures(ratio)
+    return f"{ratio:.3f}" if 0.1 <= ratio < 2 else three_figures(ratio)

@@ -175,7 +175,9 @@ class Options(_PlanOptions):
         cls, resident: tuple[int, ...], info: ValidationInfo
     ) -> tuple[int, ...]:
         if resident and info.data.get("weights") == ("mapped",):
-            raise ValueError("this applies only to streamed weights; do not use weights: mapped")
+            raise ValueError(
+                "it locks streamed weights, and cannot be combined with --weights mapped"
+            )
         return resident
 
     @field_validator("*")
@@ -245,7 +247,7 @@ _MEANINGS: Mapping[str, Callable[[Any], object]] = {
 }
 """What two spellings of a value have in common."""
 
-_EACH_ONCE = "use repeats to run a combination more than once"
+_EACH_ONCE = "to run a combination more than once, use --repeats"
 
 _PLAN_FIELDS = {
     each.name.replace("-", "_"): each.field

@@ -51,10 +51,6 @@ class SystemSsh:
             self._folder.cleanup()
             raise
 
-    def carrier(self, command: str) -> StreamProcess:
-        """Return what carries bytes to or from a command on the board."""
-        return self._carrier(command)
-
     def forwarder(self, port: int) -> tuple[Path, StreamProcess]:
         """Return a local socket, and what makes it lead to a port on the board's loopback.
 
@@ -73,7 +69,7 @@ class SystemSsh:
     def _forwarding(self, *words: str) -> StreamProcess:
         options = ("ClearAllForwardings=no", "ExitOnForwardFailure=yes")
         spelt = [word for option in options for word in ("-o", option)]
-        return self._carrier("exec cat", *spelt, *words)
+        return self.carrier("exec cat", *spelt, *words)
 
     def negotiated_cipher(self) -> str:
         """Log in for a trial; return the cipher that was agreed on, empty where nobody tells.
@@ -81,10 +77,15 @@ class SystemSsh:
         Raises:
             NotStartedError: it cannot log in.
         """
-        debug = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
+        debug = self.carrier("true", "-o", "LogLevel=DEBUG1").check()
         return self._connection.ssh_cipher(debug)
 
-    def _carrier(self, command: str, *options: str) -> StreamProcess:
+    def carrier(self, command: str, *options: str) -> StreamProcess:
+        """Return what carries bytes to or from a command on the board.
+
+        Args:
+            options: further ones of ``ssh``.
+        """
         line = shell_line(marked(command))
         return StreamProcess(
             [*self._words, *options, "-T", self._name, line],

@@ -72,13 +72,13 @@ def build_kinds() -> tuple[CacheKind, ...]:
             name="builds",
             what="programs and unfinished builds",
             again="minutes of compiling per build, unless it is prebuilt",
-            items=(*_builds(), *left_over("builds")),
+            read=lambda: (*_builds(), *left_over("builds")),
         ),
         CacheKind(
             name="sources",
             what="llama.cpp's source",
             again="a download",
-            items=(
+            read=lambda: (
                 *items_of("sources", locks=_any_build, but="git"),
                 *items_of("sources/git", locks=_any_build_or_fetch),
             ),
@@ -87,25 +87,25 @@ def build_kinds() -> tuple[CacheKind, ...]:
             name="zig",
             what="compiled C and C++ libraries",
             again="a minute at the next build",
-            items=_as_one("zig"),
+            read=lambda: _as_one("zig"),
         ),
         CacheKind(
             name="ccache",
             what="compiled files that further builds share",
             again="minutes of compiling at the next build",
-            items=_as_one("ccache"),
+            read=lambda: _as_one("ccache"),
         ),
         CacheKind(
             name="compilers",
             what="wrapper scripts of zig",
             again="nothing",
-            items=items_of("compilers", locks=_any_build),
+            read=lambda: items_of("compilers", locks=_any_build),
         ),
         CacheKind(
             name="helpers",
             what="armload's own small programs for boards",
             again="seconds of compiling",
-            items=items_of("helpers"),
+            read=lambda: items_of("helpers"),
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from armload.cli.configuration import Word
 from armload.cli.mistakes import mistake, unexpected_word, unknown_option
 from armload.cli.verb import Verb, repeats
-from armload.core.options import Declared, declared_options, spellings_of
+from armload.core.options import Declared, declared_options
 
 HELP = ("--help", "-h")
 _SWITCH: Mapping[str, str] = {
@@ -60,11 +60,7 @@ class _Reader:
         for each in self._declared:
             letter = {f"-{each.letter}": each} if each.letter else {}
             self._options |= {f"--{each.name}": each, **letter}
-        self._spelled = {
-            spelling: each
-            for each in self._declared
-            for spelling in spellings_of(each.shown, self._options)
-        }
+        self._spelled = {spelling: each for each in self._declared for spelling in each.spellings}
         self._words: dict[str, Word] = {}
         self._notes: list[str] = []
         self._cache_types: dict[str, str] = {}

@@ -243,7 +243,8 @@ def _files_named(defaults: Mapping[str, Default]) -> Iterator[None]:
             for each in defaults.values()
             if each.option.shown in words
         ]
-        raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
+        error.remedy = " ".join((error.remedy, *named)).strip()
+        raise
 
 
 def check_defaults(verb: str) -> None:

@@ -22,6 +22,7 @@ from armload.core.errors import (
     DiskError,
     InterruptionError,
     LocalMemoryError,
+    NoSuchResultError,
 )
 from armload.core.files import is_about_network, is_full, is_refusal, refusal_remedy
 from armload.core.places import cache_folder
@@ -31,6 +32,10 @@ _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 
 def failed(error: ArmloadError) -> SystemExit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
+    if isinstance(error, NoSuchResultError):
+        from armload.report.kinds import told_by_kind
+
+        error = told_by_kind(error)
     first: ArmloadError = error
     every: tuple[ArmloadError, ...] = (error,)
     if isinstance(error, CombinedError):

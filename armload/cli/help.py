@@ -64,14 +64,13 @@ def program_page() -> str:
 def verb_page(verb: Verb) -> str:
     """Return the page of a verb, whose defaults are those that a person has set."""
     from armload.cli.configuration import shown_defaults
-    from armload.core.options import declared_options, spellings_of
+    from armload.core.options import declared_options
 
     declared = list(declared_options(verb.options))
     words = verb.usage()
     parts = [f"Usage: {' '.join(['armload', verb.name, *words, '[--options]'])}\n"]
     parts.append(f"{_prose(getdoc(verb) or '')}\n")
-    names = [each.shown for each in declared]
-    if spellings := [each for name in names for each in spellings_of(name, names)]:
+    if spellings := [spelling for each in declared for spelling in each.spellings]:
         also = f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."
         parts.append(f"{_prose(also)}\n")
     if words:

@@ -23,8 +23,6 @@ def check_combination(options: LoadOptions) -> LoadOptions:
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
     options = _check_embeddings(_check_varied(options))
-    if options.data and options.prompt_tokens:
-        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     if options.data:
         options = options.refuse(
             ("stop_at_end",), "--data, whose answers always stop there", "Remove it."

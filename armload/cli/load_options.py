@@ -10,9 +10,8 @@ from pydantic import Field
 
 from armload.analysis.load.quantiles import SHOWN, USUAL
 from armload.bench.options import MODEL, QUANTISED, FileType
-from armload.cli.options import A_BOARD, OneBoard, OutputOptions
-from armload.core.defaults import VIRTUAL
-from armload.core.options import MOST, Alternatives, Names, Option, OptionGroup, Yields
+from armload.cli.options import A_BOARD, STARTED, OneBoard, OutputOptions
+from armload.core.options import MOST, Alternatives, Exclusive, Names, Option, OptionGroup, Yields
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
 from armload.runs.request import EngineSource, Metering, Waiting
@@ -50,7 +49,9 @@ class RequestOptions(OptionGroup):
     """Requests to a service: how many, in which time, what they ask, and what they may take."""
 
     heading = "Load"
-    alternatives: ClassVar[Alternatives] = ((("data",), ("prompt_tokens",)),)
+    alternatives: ClassVar[Alternatives] = (
+        Exclusive((("data",), ("prompt_tokens",)), "Remove one."),
+    )
 
     duration: Annotated[
         Positive | None,
@@ -176,7 +177,7 @@ class LoadOptions(
 
     heading = "Load"
     alternatives: ClassVar[Alternatives] = (
-        (("rate",), ("concurrency",), ("stages",), ("replay",), ("find_rate",)),
+        Exclusive((("rate",), ("concurrency",), ("stages",), ("replay",), ("find_rate",))),
     )
     yields: ClassVar[Yields] = {
         "url": ON_BOARD,
@@ -187,7 +188,7 @@ class LoadOptions(
     board: Annotated[
         OneBoard,
         Option(
-            f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board", harmless="in a plan"
+            f"{A_BOARD}; it serves the model", usual=STARTED, heading="Board", harmless="in a plan"
         ),
     ] = ""
     model: Annotated[

@@ -58,6 +58,16 @@ def unknown_verb(words: Sequence[str]) -> UsageError:
     return mistake(said, hint=meant)
 
 
+def unknown_page(words: Sequence[str]) -> UsageError:
+    """Say that no verb's page of help is meant by these words."""
+    (first, *more) = words
+    if first in VERBS and more:
+        in_group = [name for name in VERBS if name.startswith(f"{first}.")]
+        hint = did_you_mean(f"{first}.{more[0]}", in_group)
+        return mistake(f"Unexpected argument {more[0]!r}.", first, hint)
+    return unknown_verb(words if more else [first])
+
+
 def unknown_option(wrong: str, verb: str, options: Collection[str]) -> UsageError:
     """Say that a verb with these options has no such option."""
     if wrong == "--prompts" and verb == "eval":

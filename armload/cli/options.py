@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 A_BOARD = "a board: the name of a file in boards/, such as virtual or dayu200"
 BOARDS = f"{A_BOARD}, @LABEL, or a pattern such as rk*"
+STARTED = f"{VIRTUAL}, which is started if it is not running"
 
 
 FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
@@ -48,7 +49,7 @@ class OnBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan")] = VIRTUAL
+    board: Annotated[OneBoard, Option(A_BOARD, usual=STARTED, harmless="in a plan")] = VIRTUAL
 
 
 class OnVirtualBoard(OnBoard):
@@ -64,7 +65,9 @@ class OnBoards(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[Names, Option(BOARDS, several="commas", harmless="in a plan")] = (VIRTUAL,)
+    board: Annotated[
+        Names, Option(BOARDS, usual=STARTED, several="commas", harmless="in a plan")
+    ] = (VIRTUAL,)
 
 
 class OnGateways(OptionGroup):

@@ -10,6 +10,8 @@ from armload import __version__
 from armload.cli.registry import VERBS
 from armload.cli.streams import discard_output, promise_document
 
+_HELP = {"--help", "-h"}
+
 
 def run() -> None:
     """Run the verb that the command line names.
@@ -37,9 +39,11 @@ def _run(words: Sequence[str]) -> None:
     try:
         if words and words[0] in {"-V", "--version"}:
             print(f"armload {__version__}")
-        elif not words or words[0] in {"help", "--help", "-h"}:
+        elif not words or words[0] in {"help", *_HELP}:
             named = [word for word in words[1:] if not word.startswith("-")]
-            _show_help(".".join(named) if named != ["help"] else "")
+            _show_help(named if named != ["help"] else [])
+        elif ".".join(words[:2]) in VERBS and not _HELP.isdisjoint(words[2:]):
+            _show_help(words[:2])
         else:
             _run_verb(*words)
     except ArmloadError as error:
@@ -48,15 +52,17 @@ def _run(words: Sequence[str]) -> None:
         raise failed(error) from error
 
 
-def _show_help(name: str) -> None:
+def _show_help(names: Sequence[str]) -> None:
+    """Show the page of a verb, whose group may be a word of its own; else that of the program."""
     from armload.cli.help import program_page, verb_page
 
+    name = ".".join(names)
     if name in VERBS:
         print(verb_page(VERBS[name]))
     elif name:
-        from armload.cli.mistakes import unknown_verb
+        from armload.cli.mistakes import unknown_page
 
-        raise unknown_verb([name])
+        raise unknown_page(names)
     else:
         print(program_page(), end="")
 
@@ -71,7 +77,7 @@ def _run_verb(name: str, *words: str) -> None:
     verb = VERBS[name]
     line = read_options(verb, words)
     if line.asks_help:
-        _show_help(name)
+        _show_help([name])
         return
     for note in line.notes:
         from armload.cli.terminal import say

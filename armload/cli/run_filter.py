@@ -48,7 +48,11 @@ class RunFilter(OptionGroup):
     model: Annotated[
         str,
         Option(
-            "only runs of models whose name contains this text", "TEXT", "all", harmless="in a plan"
+            "only runs of models whose name contains this text",
+            "TEXT",
+            "all",
+            is_unlike_llama_cpp=True,
+            harmless="in a plan",
         ),
     ] = ""
     since: Annotated[
@@ -84,13 +88,16 @@ class RunFilter(OptionGroup):
         from armload.runs.selection import RunSelection
         from armload.runs.store import boards_of_runs
 
-        names = {word: spelled_name("boards", word) for word in filter(is_name, self.board)}
+        words = [word.strip() for word in self.board]
         known = set(data_names("boards"))
+        names = {word: spelled_name("boards", word) for word in filter(is_name, words)}
         unknown = {word for word, name in names.items() if name not in known}
         deleted = {board for word in unknown for board in boards_of_runs(word)}
-        left = [word for word in self.board if word not in deleted]
+        # The file of a board whose name is given is not read: it may not be trusted.
+        named = {name for name in names.values() if name in known or name in deleted}
+        left = [word for word in words if names.get(word) not in named]
         return RunSelection(
-            boards=(*deleted.intersection(self.board), *(boards_called(left) if left else ())),
+            boards=(*named, *(boards_called(left) if left else ())),
             deleted=deleted,
             model=self.model,
             since=self.since,

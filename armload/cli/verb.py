@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from inspect import getdoc
 from pathlib import Path
@@ -29,7 +29,7 @@ from armload.core.workspace import foreign_workspace, owner_of
 if TYPE_CHECKING:
     from armload.report.result import Result
 
-    Results = Result | Iterator[Result] | None
+    Results = Result | Generator[Result, None, None] | None
 
 _INTERRUPTED = "Interrupted."
 _KEPT = (
@@ -124,8 +124,8 @@ class Verb:
         from armload.cli.present import present
 
         as_json = getattr(options, "as_json", False)
-        if isinstance(results, Iterator):
-            with closing(results):  # type: ignore[type-var]
+        if isinstance(results, Generator):
+            with closing(results):
                 for result in results:
                     present(result, as_json=as_json)
         else:

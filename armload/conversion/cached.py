@@ -96,13 +96,13 @@ def conversion_kinds() -> tuple[CacheKind, ...]:
             name=QUANTISED,
             what="quantised models",
             again="quantising again",
-            items=_items(QUANTISED),
+            read=lambda: _items(QUANTISED),
         ),
         CacheKind(
             name=IMPORTANCE,
             what="importance matrices of models",
             again="a pass of the calibration text through the model",
-            items=_items(IMPORTANCE),
+            read=lambda: _items(IMPORTANCE),
         ),
     )
 

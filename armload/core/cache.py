@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -67,13 +68,17 @@ class CacheKind:
         name: of the folder.
         what: they are.
         again: what it takes to have them again.
-        items: what there is.
+        read: returns what there is, which takes a while.
     """
 
     name: str
     what: str
     again: str
-    items: tuple[CacheItem, ...]
+    read: Callable[[], Iterable[CacheItem]]
+
+    @cached_property
+    def items(self) -> tuple[CacheItem, ...]:
+        return tuple(self.read())
 
     @property
     def size_bytes(self) -> int:
@@ -151,11 +156,14 @@ def unknown(kinds: Sequence[CacheKind]) -> CacheKind:
     known = {path for kind in kinds for item in kind.items for path in item.paths}
     names = {kind.name for kind in kinds}
     paths = [path for path in entries("") if path.name not in names and path not in known]
-    items = tuple(
-        CacheItem(label=path.name, paths=(path,), size_bytes=disk_usage([path])) for path in paths
-    )
     return CacheKind(
-        name="other", what="not armload's", again="nothing: it is never removed", items=items
+        name="other",
+        what="not armload's",
+        again="nothing: it is never removed",
+        read=lambda: [
+            CacheItem(label=path.name, paths=(path,), size_bytes=disk_usage([path]))
+            for path in paths
+        ],
     )
 
 

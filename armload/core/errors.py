@@ -93,6 +93,20 @@ class UsageError(ArmloadError):
     exit_status = 2
 
 
+class NoSuchResultError(UsageError):
+    """No recorded result of a kind has this name; one of another kind may.
+
+    Args:
+        noun: what one of the kind is called, such as ``run``.
+        reference: as it was typed.
+    """
+
+    def __init__(self, message: str, remedy: str, *, noun: str, reference: str) -> None:
+        super().__init__(message, remedy)
+        self.noun = noun
+        self.reference = reference
+
+
 class DataError(ArmloadError):
     """A file that a person wrote or supplied is malformed: YAML, GGUF, run.json."""
 
@@ -179,7 +193,7 @@ class SlowerError(ArmloadError):
 
 
 class InconclusiveError(ArmloadError):
-    """A comparison that was to pass or fail rests on runs that cannot be judged."""
+    """A comparison that was to pass or fail is of runs that cannot be judged, or not compared."""
 
     kind = "inconclusive"
     exit_status = 12

@@ -15,13 +15,19 @@ from typing import Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
-from armload.core.errors import DataError, DiskError, NewerFormatError, UsageError
+from armload.core.errors import (
+    DataError,
+    DiskError,
+    NewerFormatError,
+    NoSuchResultError,
+    UsageError,
+)
 from armload.core.files import is_there, unreadable, write_whole
 from armload.core.json_lines import append_lines, write_lines
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value, as_json, counted, parse_json
+from armload.core.values import Value, as_json, counted, parse_json, with_article
 
 Read = TypeVar("Read", bound=BaseModel)
 Entry = TypeVar("Entry", bound=BaseModel)
@@ -120,15 +126,21 @@ class JournalKind(Generic[Header, Entry]):
         if reference == self.latest:
             folders = [each for each in folders if f"-{self.words[0]}-" in each.name]
         if not folders:
-            raise UsageError(
-                f"There is no {self.noun} in {self.root()} yet.", f"Make one with: {self.make}"
+            raise NoSuchResultError(
+                f"There is no {self.noun} in {self.root()} yet.",
+                f"Make one with: {self.make}",
+                noun=self.noun,
+                reference=reference,
             )
         if reference in ("latest", self.latest):
             return folders[-1]
         found = _matching(folders, reference)
         if not found:
-            raise UsageError(
-                f"There is no {self.noun} {reference!r}.", f"The latest is {folders[-1].name}."
+            raise NoSuchResultError(
+                f"There is no {self.noun} {reference!r}.",
+                f"The latest is {folders[-1].name}.",
+                noun=self.noun,
+                reference=reference,
             )
         if len(found) > 1:
             raise UsageError(
@@ -175,9 +187,8 @@ class JournalKind(Generic[Header, Entry]):
                 raise NewerFormatError(where, version, newest)
             return model.model_validate(fields)
         except ValueError as error:
-            article = "an" if self.noun[0] in "aeiou" else "a"
             raise DataError(
-                f"{where}: this is not a valid record of {article} {self.noun}: "
+                f"{where}: this is not a valid record of {with_article(self.noun)}: "
                 f"{explain_mistake(error, model)}.",
                 f"The file was modified. {repair}",
             ) from error

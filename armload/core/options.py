@@ -59,19 +59,6 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 """What llama.cpp's programs call the same options (common/arg.cpp)."""
 
 
-def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
-    """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
-
-    A service's context has none: llama-server's is that of all its slots. Nor has the model of a
-    filter of runs, which is a text.
-    """
-    if (option, "--slots" in options) == ("--context", True):
-        return ()
-    if (option, "--since" in options) == ("--model", True):
-        return ()
-    return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
-
-
 MOST = 2**31 - 1
 """Of any number: the engine, and shells on small boards, count in 32 bits."""
 
@@ -110,6 +97,7 @@ class Option:
         is_argument: it is given without its name.
         needs: the field without which it does nothing; ``field=value`` for one value of it.
         has_own_default: a person's default for every verb does not apply.
+        is_unlike_llama_cpp: what llama.cpp's programs call so means something else.
         harmless: where text or a switch that a file of the workspace gives decides nothing that
             needs the person's trust: in a plan file that they name, or as a default, too. Numbers
             and fixed words never do.
@@ -125,6 +113,7 @@ class Option:
     is_argument: bool = False
     needs: str = ""
     has_own_default: bool = False
+    is_unlike_llama_cpp: bool = False
     harmless: Literal["", "in a plan", "anywhere"] = ""
 
     def of_one(self, usual: str = "") -> Option:
@@ -141,11 +130,27 @@ FILTER = "Filter"
 """The heading of options that choose among runs."""
 
 
-Alternatives = tuple[tuple[Collection[str], ...], ...]
-"""Fields that exclude one another: those of each set exclude the sets beside it.
+@dataclass(frozen=True)
+class Exclusive:
+    """Options that exclude one another: those of each side exclude the sides beside it.
 
-``field`` stands for any value of it, ``field=value`` for one.
-"""
+    Attributes:
+        sides: fields; ``field`` stands for any value of it, ``field=value`` for one.
+        remedy: what to do where two sides were given; where empty, the verb refuses them.
+        why: they do; a part of a sentence.
+    """
+
+    sides: tuple[Collection[str], ...]
+    remedy: str = ""
+    why: str = ""
+
+    def standing(self, words: Mapping[str, object]) -> list[str]:
+        """Return what was given of each side, the first of it."""
+        found = (next((each for each in side if _stands(each, words)), "") for side in self.sides)
+        return [each for each in found if each]
+
+
+Alternatives = tuple[Exclusive, ...]
 
 Yields = Mapping[str, Collection[str]]
 """Fields, in the same form, each with those that its default gives way to."""
@@ -187,8 +192,15 @@ class OptionGroup(Value):
             options = cls.model_validate(given).with_usual(usual)
         except ValidationError as error:
             mistake = first_mistake(error, cls, given)
-            shown = declared[str(mistake.place[0])].shown
+            field = str(mistake.place[0])
+            shown, value = declared[field].shown, given.get(field)
+            if isinstance(value, list) and len(value) > 1 and "" in value:
+                raise UsageError(
+                    f"{shown} {','.join(value)}: an entry of this list is empty.",
+                    "Separate several values by single commas.",
+                ) from error
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
+        options.refuse_alternatives()
         for each in declared.values():
             field, _, value = each.option.needs.partition("=")
             if field and not _stands(each.option.needs, {field: getattr(options, field)}):
@@ -197,6 +209,26 @@ class OptionGroup(Value):
                 shown = needed if value else declared[field].shown
                 options = options.refuse_without((each.field,), shown, remedy)
         return options
+
+    def refuse_alternatives(self) -> None:
+        """Refuse options of two sides that exclude each other, unless that is left to the verb.
+
+        Raises:
+            UsageError: both were given; a person's defaults do not count.
+        """
+        shown = {each.field: each.shown for each in declared_options(type(self))}
+        words = {
+            field: list(word) if isinstance(word := getattr(self, field), tuple) else word
+            for field in self.model_fields_set - self._usual
+        }
+        for group in type(self).__mro__:
+            for exclusive in vars(group).get("alternatives", ()):
+                given = exclusive.standing(words) if exclusive.remedy else []
+                if len(given) > 1:
+                    typed = (each.partition("=") for each in given[:2])
+                    a, b = (f"{shown[field]} {value}".rstrip() for field, _, value in typed)
+                    why = f": {exclusive.why}" if exclusive.why else ""
+                    raise UsageError(f"{a} cannot be combined with {b}{why}.", exclusive.remedy)
 
     def with_usual(self, fields: Collection[str]) -> Self:
         """Note which fields have a person's default, and return the options."""
@@ -266,10 +298,11 @@ class OptionGroup(Value):
         """
         found = set[str]()
         for group in cls.__mro__:
-            for sides in vars(group).get("alternatives", ()):
-                for side in sides:
+            for exclusive in vars(group).get("alternatives", ()):
+                for side in exclusive.sides:
                     if any(_stands(each, given) for each in side):
-                        found.update(itertools.chain(*(other for other in sides if other != side)))
+                        others = (other for other in exclusive.sides if other != side)
+                        found.update(itertools.chain(*others))
             for field, others in vars(group).get("yields", {}).items():
                 if not as_defaults and any(_stands(each, given) for each in others):
                     found.add(field)
@@ -303,6 +336,12 @@ class Declared:
     @property
     def shown(self) -> str:
         return self.name.upper() if self.option.is_argument else f"--{self.name}"
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """What llama.cpp's programs call it, too."""
+        is_same = not (self.option.is_argument or self.option.is_unlike_llama_cpp)
+        return LLAMA_CPP_SPELLINGS.get(self.name, ()) if is_same else ()
 
     @property
     def is_switch(self) -> bool:

@@ -184,6 +184,11 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def with_article(noun: str) -> str:
+    """Write a noun with its article: ``a load``, ``an evaluation``."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 _STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )

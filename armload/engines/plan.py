@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.cpu_sets import cpu_numbers
-from armload.core.options import Alternatives, Option, OptionGroup
+from armload.core.options import Alternatives, Exclusive, Option, OptionGroup
 from armload.core.values import LEAVES, ByteCount, Leaves
 from armload.engines.spread import SplitChoice
 
@@ -84,9 +84,11 @@ def _names_cores(cores: str) -> str:
 
 def _is_known(kv_type: str) -> str:
     halves = kv_type.split("/")
-    if len(halves) > 2 or any(half not in KV_TYPES for half in halves):
+    unknown = [half for half in halves if half not in KV_TYPES]
+    if len(halves) > 2 or unknown:
+        wrong = kv_type if len(halves) > 2 else unknown[0]
         raise ValueError(
-            f"there is no type {kv_type!r}; use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for "
+            f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for "
             "different types"
         )
     return kv_type
@@ -165,7 +167,7 @@ class Computation(OptionGroup):
 
     heading = "Engine"
 
-    alternatives: ClassVar[Alternatives] = ((("weights=mapped",), ("resident_bytes",)),)
+    alternatives: ClassVar[Alternatives] = (Exclusive((("resident_bytes",), ("weights=mapped",))),)
 
     threads: Annotated[Threads | None, THREADS, LEAVES] = None
     cpus: Annotated[

@@ -59,6 +59,7 @@ class ServiceSettings(Computation):
             "TOKENS",
             f"{DEFAULT_SLOT_TOKENS}, or the model's",
             name="context",
+            is_unlike_llama_cpp=True,  # llama-server's is that of all its slots
         ),
     ] = DEFAULT_SLOT_TOKENS
     batch_tokens: Annotated[TokenCount, BATCH.of_one()] = 2048

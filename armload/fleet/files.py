@@ -152,5 +152,5 @@ def received_files() -> CacheKind:
         name=_FOLDER,
         what="models and programs that commands sent to this gateway",
         again="sending them",
-        items=items_of(_FOLDER),
+        read=lambda: items_of(_FOLDER),
     )

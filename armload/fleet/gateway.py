@@ -28,6 +28,7 @@ from armload.fleet.gateway_board import GatewayBoard
 from armload.fleet.messages import GatewayError, TaskAnswer, TaskOutcome, reply_of
 from armload.fleet.operations import BoardOperation, GatewayTask, RunEngine
 from armload.runs import store
+from armload.runs.folders import run_folders
 from armload.runs.selection import RunSelection
 
 
@@ -191,7 +192,7 @@ class _BoardPost:
         return outcome.model_copy(update={"runs": runs})
 
     def _runs(self) -> list[Path]:
-        return store.run_folders(RunSelection(boards=[self._board.name]))
+        return run_folders(RunSelection(boards=[self._board.name]))
 
 
 def _defect(defect: Exception) -> GatewayError:

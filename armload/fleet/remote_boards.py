@@ -48,6 +48,7 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.fetch import Pulled, judge_fetched
+from armload.runs.folders import run_folders
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
 from armload.runs.predicting import measured_hits, predict_and_warn
@@ -116,7 +117,7 @@ class ThroughGateways:
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         load_board(board)  # a group is refused
-        kept = store.run_folders(RunSelection(boards=[board]))
+        kept = run_folders(RunSelection(boards=[board]))
         known = frozenset(folder.name for folder in kept)
         pulled = self._tasks.do(board, Pull(known=known), progress)
         return Pulled(

@@ -333,31 +333,36 @@ def made_file(name: str) -> Path:
 
 def model_kinds() -> tuple[CacheKind, ...]:
     """Return models that armload made, and the checksums that it remembers."""
-    hashes = tuple(path for path in entries("hashes") if not is_left_over(path))
-    remembered = CacheItem(label="all", paths=hashes, size_bytes=disk_usage(hashes))
     return (
         CacheKind(
             name="models",
             what="models of random weights, and downloads",
             again="seconds, or a download",
-            items=items_of("models"),
+            read=lambda: items_of("models"),
         ),
         CacheKind(
             name="operations",
             what="operations of models, and their times on boards",
             again="timing them on the board again",
-            items=items_of("operations"),
+            read=lambda: items_of("operations"),
         ),
         CacheKind(
             name="footprints",
             what="memory that models take, as reported by llama.cpp",
             again="asking llama.cpp on the board again",
-            items=items_of("footprints"),
+            read=lambda: items_of("footprints"),
         ),
         CacheKind(
             name="hashes",
             what="checksums of model files",
             again="reading each model once",
-            items=(*([remembered] if hashes else []), *left_over("hashes")),
+            read=_remembered,
         ),
     )
+
+
+def _remembered() -> Iterator[CacheItem]:
+    hashes = tuple(path for path in entries("hashes") if not is_left_over(path))
+    if hashes:
+        yield CacheItem(label="all", paths=hashes, size_bytes=disk_usage(hashes))
+    yield from left_over("hashes")

@@ -18,7 +18,7 @@ from armload.analysis.run import Run
 from armload.build.history import CommitTitle
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import write_whole
-from armload.core.values import counted
+from armload.core.values import counted, three_figures
 from armload.core.workspace import runs_folder
 from armload.fleet.bisect import Bisection, BisectionFolder, Metric
 from armload.report import run_words
@@ -195,7 +195,7 @@ def issue_text(header: Bisection, run: Run | None) -> str:
 
 
 def _rate(metric: Metric, cost_s: float) -> str:
-    return f"{1 / cost_s:.3g} {_RATES[metric]}"
+    return f"{three_figures(1 / cost_s)} {_RATES[metric]}"
 
 
 def _machine(run: Run) -> list[str]:

@@ -128,6 +128,6 @@ def report_kinds() -> tuple[CacheKind, ...]:
             name="vega",
             what="the pages' charting libraries",
             again="a second",
-            items=items_of("vega"),
+            read=lambda: items_of("vega"),
         ),
     )

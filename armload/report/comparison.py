@@ -13,7 +13,7 @@ from rich.text import Text
 from armload.analysis.comparison import ComparedFigure, Comparison, Subject, not_comparable
 from armload.analysis.statistics import surely_above
 from armload.core.columns import Column
-from armload.core.errors import ArmloadError, InconclusiveError, SlowerError, UsageError
+from armload.core.errors import ArmloadError, InconclusiveError, SlowerError
 from armload.core.values import ValueList
 from armload.report import formatting as words
 from armload.report.layout import Details, Prose, Table
@@ -46,7 +46,7 @@ class SlowdownLimit:
         for each in compared:
             if not each.is_gated:
                 why = not_comparable(each.subjects) if each.subjects else each.sentence
-                return UsageError(
+                return InconclusiveError(
                     f"--fail-if-slower {self.as_typed}: {why}",
                     "A gate needs runs of the same model and plan on the same board.",
                 )

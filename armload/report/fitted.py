@@ -18,7 +18,7 @@ from armload.analysis.prediction_notes import read_by_row, without_range
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.columns import Column
 from armload.core.shell import program_name
-from armload.core.values import counted, format_bytes
+from armload.core.values import counted, format_bytes, three_figures
 from armload.engines.prediction import Expected, Prediction
 from armload.models.find import LIKE
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
@@ -149,7 +149,7 @@ def boards_view(found: BoardsFit, heading: str = "board") -> Group:
             each.model,
             _verdict(expected),
             _time(time),
-            f"{1 / time.value:.3g}" if time else UNKNOWN,
+            three_figures(1 / time.value) if time else UNKNOWN,
             _time(expected.ttft_s),
             limit_of(expected) if time else UNKNOWN,
         )

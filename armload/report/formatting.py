@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from armload.core import values
 from armload.core.values import format_bytes, format_seconds, three_figures
-from armload.engines.job import RateKind
+
+if TYPE_CHECKING:
+    from armload.engines.job import RateKind
 
 _FIGURE = re.compile(r"\d[\d.,]*")
 
@@ -81,7 +83,9 @@ def joules(value: float | None) -> str:
 
 def joules_per(*figures: tuple[float | None, str]) -> str:
     """Write joules per something, as far as they are known."""
-    return ", ".join(f"{joules:.3g} J per {each}" for joules, each in figures if joules is not None)
+    return ", ".join(
+        f"{three_figures(joules)} J per {each}" for joules, each in figures if joules is not None
+    )
 
 
 def known_rate(count: int | None, kind: RateKind | None) -> str:

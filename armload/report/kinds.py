@@ -8,9 +8,12 @@ from typing import Any, Generic, TypeVar
 
 from armload.analysis.comparison import Comparison
 from armload.analysis.load.comparison import compare_loads
-from armload.bench.sweep import SweepFolder
-from armload.core.errors import UsageError
+from armload.bench.run_names import folders_of
+from armload.bench.sweep import SweepFolder, find_cell
+from armload.core.errors import ArmloadError, NoSuchResultError, UsageError
 from armload.core.journal import Journal
+from armload.core.shell import join
+from armload.core.values import with_article
 from armload.evaluation.record import EvaluationFolder
 from armload.fleet.bisect import BisectionFolder
 from armload.report.bisected import BisectionResult
@@ -84,6 +87,10 @@ KINDS: tuple[ResultKind[Any], ...] = (
 )
 
 
+_OTHER = {"compare": " OTHER"}
+"""What a verb needs besides the reference."""
+
+
 def kind_of(reference: str) -> ResultKind[Any] | None:
     """Return the kind of result that a reference is to; none where it may be to a run."""
     return next((kind for kind in KINDS if kind.is_meant(reference)), None)
@@ -94,3 +101,37 @@ def recorded(reference: str) -> Result:
     if kind := kind_of(reference):
         return kind.read(kind.journal.find(reference))
     return RunResult(run=store.load(store.find(reference)))
+
+
+def told_by_kind(error: NoSuchResultError) -> ArmloadError:
+    """Say what a reference is where it names results of another kind; else what was said."""
+    reference = error.reference
+    try:
+        what, verbs = _what_it_is(reference, error.noun)
+    except NoSuchResultError as unknown:
+        return error if unknown.reference == reference else told_by_kind(unknown)
+    except ArmloadError as unusable:
+        return unusable if error.noun == "run" else error
+    lines = [f"{join(['armload', verb, reference])}{_OTHER.get(verb, '')}" for verb in verbs]
+    return UsageError(
+        f"{reference}: this is {what}, not {with_article(error.noun)}.",
+        f"To use it: {'; '.join(lines)}",
+    )
+
+
+def _what_it_is(reference: str, wanted: str) -> tuple[str, list[str]]:
+    """Return what is meant, and the verbs that take it.
+
+    Raises:
+        ArmloadError: nothing is.
+    """
+    if kind := kind_of(reference):
+        is_of_runs = kind.journal is SweepFolder
+        takes = {"report": kind.has_page or is_of_runs, "compare": kind.compare or is_of_runs}
+        return with_article(kind.noun), ["show", *(verb for verb, does in takes.items() if does)]
+    if wanted != "run":
+        store.find(reference)
+        return "a run", ["show", "report", "compare"]
+    folders = folders_of(reference)
+    what = "a cell of a sweep" if find_cell(reference) else f"a list of {len(folders)} runs"
+    return what, ["report", "compare"]

@@ -17,6 +17,8 @@ from armload.report.result import Aside, Part, Result
 
 Listed = TypeVar("Listed")
 
+_USUAL_LENGTH = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listing(Result, Generic[Listed]):
@@ -24,7 +26,8 @@ class Listing(Result, Generic[Listed]):
 
     Attributes:
         folders: of all of them, the oldest first.
-        last: how many are in the table; 0 for all.
+        last: how many of the latest are listed; 0 for all; where none is given, all for a program,
+            and as many as fit a screen for a person.
         read: returns what a folder holds.
         table: lays several out.
         nothing: what is said where there are none.
@@ -32,20 +35,21 @@ class Listing(Result, Generic[Listed]):
     """
 
     folders: Sequence[Path]
-    last: int
+    last: int | None
     read: Callable[[Path], Listed]
     table: Callable[[Sequence[Listed]], RenderableType]
     nothing: str
     again: str
 
     def document(self) -> BaseModel:
-        return ValueList[str](tuple(folder.name for folder in self.folders))
+        return ValueList[str](tuple(folder.name for folder in self.folders[-(self.last or 0) :]))
 
     def view(self) -> Iterator[Part]:
         if not self.folders:
             yield Aside(text=self.nothing)
             return
-        shown, found = self.folders[-self.last :], []
+        length = _USUAL_LENGTH if self.last is None else self.last
+        shown, found = self.folders[-length:], []
         for folder in shown:
             try:
                 found.append(self.read(folder))

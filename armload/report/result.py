@@ -75,10 +75,11 @@ class Result(ABC):
     @cached_property
     def files(self) -> Mapping[str, Path]:
         """Its page and pictures by label, written when they are first asked for."""
+        if self.home is None or (page := self.page(self.home)) is None:
+            return {}
         from armload.report.pages import write_page
 
-        page = self.page(self.home) if self.home else None
-        return {"page": write_page(page, self.home)} if page and self.home else {}
+        return {"page": write_page(page, self.home)}
 
     def remarks(self) -> Iterable[str]:
         """Return what a person is told of it, and the user of a program, too."""

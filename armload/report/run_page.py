@@ -77,7 +77,7 @@ def run_page(run: Run, folder: Path | None = None) -> Page:
             "run": run,
             "model": run_words.model_line(run),
             "board": f"{run_words.board_line(run)}, {run_words.started(run)}",
-            "doubts": "" if run.verdict.valid else " ".join([warning, *run.verdict.reasons]),
+            "doubts": () if run.verdict.valid else (warning, *run.verdict.reasons),
             "tiles": _tiles(run) if has_figures else (),
             "limit": run_words.limit_sentence(run) if has_figures else "",
             "advice": run_words.advice(run),

@@ -11,6 +11,7 @@ from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Member, Run
 from armload.analysis.summary import generating
 from armload.core.shell import join
+from armload.core.values import three_figures
 from armload.deploy.exit_reason import INTERRUPTED
 from armload.engines.llama_cpp import repacked
 from armload.report.formatting import counted, joules_per, rate, seconds, size, weights
@@ -161,12 +162,10 @@ def board_line(run: Run) -> str:
 
 
 def verdict_line(run: Run) -> str:
-    """Say whether the figures may be believed."""
-    return (
-        "valid"
-        if run.verdict.valid
-        else "not valid: " + " ".join(_whole(reason) for reason in run.verdict.reasons)
-    )
+    """Say whether the figures may be believed; each reason why not is a line."""
+    if run.verdict.valid:
+        return "valid"
+    return "not valid: " + "\n".join(_whole(reason) for reason in run.verdict.reasons)
 
 
 def short_verdict(run: Run) -> str:
@@ -279,7 +278,7 @@ def energy_line(run: Run) -> str:
         (energy.joules_per_token, "token"), (energy.joules_per_prompt_token, "prompt token")
     )
     if not figures and energy.joules is not None:
-        figures = f"{energy.joules:.3g} J"
+        figures = f"{three_figures(energy.joules)} J"
     return "; ".join(filter(None, (figures, energy.power)))
 
 

@@ -120,7 +120,6 @@ DOCUMENTS = (
     ),
     Schema(
         name="swept-boards",
-        format=2,
         value=SweptBoards,
         title="a sweep on several boards",
         verbs=("bench",),
@@ -136,7 +135,6 @@ DOCUMENTS = (
     Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
     Schema(
         name="fetched-boards",
-        format=2,
         value=FetchedFromBoards.of_several,
         title="runs fetched from several boards",
         verbs=("pull",),
@@ -173,7 +171,6 @@ DOCUMENTS = (
     ),
     Schema(
         name="tuned-boards",
-        format=2,
         value=TunedOnBoards.of_several,
         title="searches for settings on several boards",
         verbs=("tune",),
@@ -198,7 +195,6 @@ DOCUMENTS = (
     Schema(name="deployed", value=Deployed, title="files on a board", verbs=("deploy",)),
     Schema(
         name="deployed-boards",
-        format=2,
         value=DeployedOnBoards.of_several,
         title="files on several boards",
         verbs=("deploy",),

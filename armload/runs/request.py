@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from armload.core.options import Alternatives, Option, OptionGroup, Seconds, Yields
+from armload.core.options import Alternatives, Exclusive, Option, OptionGroup, Seconds, Yields
 
 DEFAULT_WAIT_S = 3600
 
@@ -18,7 +18,7 @@ class Compilation(OptionGroup):
     """
 
     heading = "Build"
-    alternatives: ClassVar[Alternatives] = ((("compiler=zig",), ("on",)),)
+    alternatives: ClassVar[Alternatives] = (Exclusive((("compiler=zig",), ("on",))),)
 
     compiler: Annotated[
         str,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
-from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
+from armload.core.errors import (
+    ArmloadError,
+    DataError,
+    NewerFormatError,
+    NoSuchResultError,
+    UsageError,
+)
 from armload.core.files import is_file, unreadable, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Silent
@@ -21,6 +26,7 @@ from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import RUN_FILE, imports_folder, runs_folder
 from armload.deploy.exit_reason import INTERRUPTED
+from armload.runs.folders import run_folders
 from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
 _ID_FILE = ".store"
@@ -95,32 +101,6 @@ def is_here(run_id: str) -> bool:
     return True
 
 
-def run_folders(selection: RunSelection | None = None, *, imported: bool = False) -> list[Path]:
-    """Return the folders of all finished runs, the oldest first.
-
-    They are not opened: among ten thousand runs, that takes minutes. Of those that began within
-    the same second the last to be kept is the latest.
-
-    Args:
-        selection: leaves out others.
-        imported: with those that others published.
-    """
-    kept = []
-    for folder in (runs_folder(), imports_folder()) if imported else (runs_folder(),):
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if not entry.name.startswith(".")]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for name in names:
-            if selection is not None and not selection.holds(name):
-                continue
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                kept_ns = (folder / name / RUN_FILE).stat().st_mtime_ns
-                kept.append((name.partition("-")[0], kept_ns, name, folder))
-    return [folder / name for _, _, name, folder in sorted(kept)]
-
-
 def latest_on(board: str, *, most: int) -> Iterator[Run]:
     """Yield the latest runs on a board, the newest first, without those that cannot be read.
 
@@ -166,9 +146,11 @@ def find(reference: str) -> Path:
         return Path(reference)
     folders, every = run_folders(), run_folders(imported=True)
     if not every:
-        raise UsageError(
+        raise NoSuchResultError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
             _START,
+            noun="run",
+            reference=reference,
         )
     before, colon, wanted = reference.partition(":")
     if not folders and (before == "latest" or colon):
@@ -195,7 +177,12 @@ def find(reference: str) -> Path:
                 f"{len(fitting)} runs fit {reference!r}: {_some_of(fitting)}.",
                 "Give more of the id.",
             )
-    raise UsageError(f"There is no run named {reference!r}.", _similar(reference, every))
+    raise NoSuchResultError(
+        f"There is no run named {reference!r}.",
+        _similar(reference, every),
+        noun="run",
+        reference=reference,
+    )
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
@@ -206,9 +193,11 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
         named = [folder for folder in fitting if (names_in_id(folder.name) == exact) == is_exact]
         if found := _first_finished(f"{board}:{model}", named, board):
             return found
-    raise UsageError(
+    raise NoSuchResultError(
         f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
         _similar(exact, folders),
+        noun="run",
+        reference=f"{board}:{model}",
     )
 
 

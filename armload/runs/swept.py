@@ -12,6 +12,7 @@ from armload.core.workspace import runs_folder
 from armload.deploy.layout import JOB_FILE
 from armload.engines.job import SweepPoint
 from armload.runs import store
+from armload.runs.folders import run_folders
 from armload.runs.selection import RunSelection
 
 _CLOCKS_DIFFER = timedelta(minutes=10)
@@ -51,7 +52,7 @@ class SweptRuns:
         if sweep not in self._runs:
             selection = RunSelection(boards=[self._board], since=earliest_run(sweep))
             found = []
-            for folder in store.run_folders(selection):
+            for folder in run_folders(selection):
                 # A job is read in a hundredth of the time that the run with all its tokens takes.
                 with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                     job = json.loads((folder / JOB_FILE).read_bytes())

@@ -161,6 +161,8 @@ def _figure(
             b_runs=len(b),
             ratio=ratio,
             finding=ratio.finding,
+            less=aim.less,
+            more=aim.more,
         )
     ]
 

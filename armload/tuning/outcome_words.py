@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-from armload.analysis.ratios import up_to_three_figures
 from armload.analysis.statistics import Ratio
+from armload.core.values import three_figures
 from armload.tuning.estimating import ChoiceEstimate
 from armload.tuning.record import Confirmation, Tuning, Violation
 from armload.tuning.settings import words_of
@@ -17,8 +17,8 @@ def cost_words(objective: Objective, cost: float) -> str:
     """Write a cost with its unit, as a rate where people speak of that."""
     aim = AIMS[objective]
     if aim.rate_unit:
-        return f"{up_to_three_figures(1 / cost)} {aim.rate_unit}"
-    return f"{up_to_three_figures(cost)} {aim.unit}"
+        return f"{three_figures(1 / cost)} {aim.rate_unit}"
+    return f"{three_figures(cost)} {aim.unit}"
 
 
 def sentence_of(
@@ -76,4 +76,4 @@ def gain_words(objective: Objective, gain: Ratio) -> str:
 
 def times_words(ratio: float) -> str:
     """Write a ratio: ``1.34``, ``18.3``, ``187``."""
-    return f"{ratio:.2f}" if ratio < 10 else up_to_three_figures(ratio)
+    return f"{ratio:.2f}" if ratio < 10 else three_figures(ratio)

@@ -22,6 +22,7 @@ class Aim(Value):
         unit: of the cost.
         rate_unit: of its inverse, where people speak of that; else empty.
         merit, adjective, better: of a setting with a low cost.
+        less, more: what a setting is called that costs less or more than another.
     """
 
     cost: str
@@ -30,6 +31,8 @@ class Aim(Value):
     merit: str = "speed"
     adjective: str = "fast"
     better: str = "faster"
+    less: str = "faster"
+    more: str = "slower"
 
 
 AIMS: dict[Objective, Aim] = {
@@ -42,6 +45,8 @@ AIMS: dict[Objective, Aim] = {
         merit="efficiency",
         adjective="efficient",
         better="more efficient",
+        less="less energy",
+        more="more energy",
     ),
     "total-time": Aim(cost="total time of the load", unit="s"),
     "rate": Aim(cost="time between sustained requests", unit="s", rate_unit="requests/s"),

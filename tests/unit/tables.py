@@ -136,7 +136,7 @@ def _comparison(*, same: bool) -> RenderableType:
 def _kinds() -> RenderableType:
     def kind(name: str, what: str, again: str) -> CacheKind:
         item = CacheItem(label=name, paths=(HOME / name,), size_bytes=1_234_567_890)
-        return CacheKind(name=name, what=what, again=again, items=(item,))
+        return CacheKind(name=name, what=what, again=again, read=lambda: [item])
 
     kinds = [
         kind(

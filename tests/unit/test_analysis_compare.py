@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from armload.analysis import pairing
 from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.compare import compare
 from armload.analysis.comparison import Comparison
@@ -18,6 +20,7 @@ from armload.analysis.comparison_findings import (
     Excluded,
     OnlyOneSide,
 )
+from armload.analysis.figures import DECODE
 from armload.analysis.measurement import measurement_of
 from armload.analysis.precision import TooFewRepeats
 from armload.analysis.ratios import times, times_interval
@@ -76,6 +79,16 @@ def test_the_finding_follows_the_interval(times: float, finding: str) -> None:
     assert decode.key == "decode"
     assert decode.ratio.unit == "runs"
     assert decode.ratio.low <= times <= decode.ratio.high
+
+
+def test_a_measure_of_a_spread_is_not_called_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    spread = replace(DECODE, less="steadier", more="less steady")
+    monkeypatch.setattr(pairing, "MEASURES", (spread,))
+    a = repeats("a", 6)
+    for level, said in ((0.95, "steadier"), (1.05, "less steady")):
+        compared = one(a, repeats("b", 6, level))
+        assert f"B is {said}: " in compared.sentence
+        assert compared.figures[0].short_finding(compared.finding) == said
 
 
 def test_measurement_of_a_run_are_its_own() -> None:
@@ -470,7 +483,7 @@ def test_where_no_number_of_runs_would_do_what_varies_is_named(
         (1.031, 0.95, 1.069, ("1.031×", "0.950–1.069")),
         (0.814, 0.471, 1.28, ("0.814×", "0.471–1.280")),
         (2.728, 1.8, 12.34, ("2.73×", "1.800–12.3")),
-        (0.0123, 0.01, 0.015, ("0.0123×", "0.01–0.015")),
+        (0.0123, 0.01, 0.015, ("0.0123×", "0.0100–0.0150")),
         (1234.5, 987.6, 2345.6, ("1,234×", "988–2,346")),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
         ({"seed": str(2**32 - 1)}, "--seed: must be 4294967294 or less, but is '4294967295'"),
         ({"repeats": "0"}, "--repeats: must be 1 or more"),
         ({"cool_to": "hot"}, "--cool-to: must be a number, but is 'hot'"),
-        ({"threads": ["1", "2", "1"]}, "--threads: 1 is listed twice; use repeats"),
+        ({"threads": ["1", "2", "1"]}, "--threads: 1 is listed twice; to run"),
         ({"model": ["a.gguf", "a.gguf"]}, "--model: a.gguf is listed twice"),
         ({"prompt": ["a", "a"]}, "--prompt: a is listed twice"),
         ({"cpus": ["0-3", "0,1,2,3"]}, "--cpus: 0-3 and 0,1,2,3 are the same"),

@@ -7,6 +7,7 @@ import itertools
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,26 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", [("show",), ("show", "--json"), ("board.list",), ("config",)])
+def test_what_opens_no_run_and_writes_no_page_does_not_import_them(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; from armload.cli.main import main\n"
+        "try: main()\n"
+        "finally: print([name for name in ('armload.analysis.run', 'armload.report.pages')"
+        " if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_help_and_readme_name_every_exit_status() -> None:
@@ -194,7 +215,7 @@ def test_help_of_build_says_what_is_taken_for_each_option_with_a_value() -> None
 
 def test_help_names_the_board_that_is_meant_and_what_a_number_counts() -> None:
     for verb in ("deploy", "pull", "board.probe", "board.up", "board.down", "demo", "watch"):
-        assert "[default: virtual]" in " ".join(run("armload", verb, "--help").stdout.split())
+        assert "[default: virtual" in " ".join(run("armload", verb, "--help").stdout.split())
     assert "--older-than DAYS" in run("armload", "board.clean", "--help").stdout
 
 

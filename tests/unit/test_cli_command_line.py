@@ -14,7 +14,7 @@ from armload.cli.options import OutputOptions
 from armload.cli.registry import VERBS
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
-from armload.core.options import LLAMA_CPP_SPELLINGS, Option, declared_options, spellings_of
+from armload.core.options import LLAMA_CPP_SPELLINGS, Option, declared_options
 
 
 class Compare(OutputOptions):
@@ -213,12 +213,17 @@ def test_no_spelling_stands_for_two_options_or_hides_one_of_the_same_verb() -> N
     assert len(set(spellings)) == len(spellings)
     known = set[str]()
     for name, each in VERBS.items():
-        ours = {option.shown for option in declared_options(each.options)}
-        assert not [word for own in ours for word in spellings_of(own, ours) if word in ours], name
+        declared = list(declared_options(each.options))
+        ours = {option.shown for option in declared}
+        assert not [word for own in declared for word in own.spellings if word in ours], name
         known |= ours
     assert {f"--{name}" for name in LLAMA_CPP_SPELLINGS} <= known
 
 
 def test_the_context_of_a_service_has_no_spelling_because_it_is_that_of_a_slot() -> None:
-    assert spellings_of("--context", ["--context", "--slots"]) == ()
-    assert spellings_of("--context", ["--context"]) == ("--ctx-size",)
+    of = {
+        verb: {option.name: option for option in declared_options(VERBS[verb].options)}
+        for verb in ("serve", "bench")
+    }
+    assert of["serve"]["context"].spellings == ()
+    assert of["bench"]["context"].spellings == ("--ctx-size",)

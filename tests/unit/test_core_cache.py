@@ -87,10 +87,18 @@ def test_what_became_busy_since_it_was_looked_at_stays(cache: Path) -> None:
     answers = iter(["", "it runs"])
     path = filled(cache / "machines" / "one")
     item = CacheItem(label="one", paths=(path,), size_bytes=1, busy=lambda: next(answers))
-    kind = CacheKind(name="machines", what="", again="", items=(item,))
+    kind = CacheKind(name="machines", what="", again="", read=lambda: [item])
     (done,) = free_all(decide([kind]), Silent())
     assert (done.fate, done.reason) == ("in use", "it runs")
     assert path.is_dir()
+
+
+def test_the_cache_is_read_when_its_content_is_asked_for(cache: Path) -> None:
+    kinds = {kind.name: kind for kind in (*build_kinds(), *model_kinds(), *board_kinds())}
+    finished_build(cache)
+    for name in ("models", "hashes", "machines"):
+        filled(cache / name / "one")
+    assert all(len(kinds[name].items) == 1 for name in ("builds", "models", "hashes", "machines"))
 
 
 def test_a_build_goes_with_its_lock(cache: Path) -> None:
@@ -114,7 +122,9 @@ def test_the_rest_of_a_clean_that_was_stopped_goes_with_the_next(cache: Path) ->
 def test_what_cannot_be_deleted_is_named_and_the_rest_goes(cache: Path) -> None:
     stubborn = CacheItem(label="stubborn", paths=(Path("/proc/self"),), size_bytes=1)
     filled(cache / "sources" / "b")
-    kind = CacheKind(name="sources", what="", again="", items=(stubborn, *items_of("sources")))
+    kind = CacheKind(
+        name="sources", what="", again="", read=lambda: (stubborn, *items_of("sources"))
+    )
     done = free_all(decide([kind]), Silent())
     assert [decision.fate for decision in done] == ["failed", "freed"]
     assert "/proc" in done[0].reason

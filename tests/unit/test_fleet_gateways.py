@@ -36,6 +36,7 @@ from armload.fleet.messages import GatewayError, RunArchive, TaskOutcome
 from armload.fleet.operations import GatewayTask, OpenBoard, RunEngine
 from armload.fleet.scheduler import scheduler_address
 from armload.runs import store
+from armload.runs.folders import run_folders
 from armload.runs.request import Request
 from armload.runs.swept import SweptRuns
 from tests.unit.sweeps import Q8, made_run
@@ -219,7 +220,7 @@ def test_runs_come_home_whole_and_once(cache: Path, monkeypatch: pytest.MonkeyPa
         incoming.unpack()
         assert store.load(home / "runs" / run.id) == run
         assert (home / "runs" / run.id / "logs" / "board.log").read_text() == "cold\n"
-        assert [path.name for path in store.run_folders()] == [run.id]
+        assert [path.name for path in run_folders()] == [run.id]
     monkeypatch.chdir(gateway)
     delete_archive(archive.name)
     assert not list((gateway / "runs").glob(".outgoing/*"))
@@ -243,7 +244,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str
     incoming.append(0, content)
     with pytest.raises(TransferError, match="not part of its runs"):
         incoming.unpack()
-    assert store.run_folders() == []
+    assert run_folders() == []
 
 
 def member(name: str, content: bytes = b"x", **known: Any) -> bytes:
@@ -304,7 +305,7 @@ def test_an_archive_that_is_no_run_is_an_error_in_one_line(
         incoming.unpack()
     assert "\n" not in refused.value.message
     assert len(refused.value.message) < 300
-    assert store.run_folders() == []
+    assert run_folders() == []
 
 
 def test_an_archive_replaces_no_load_that_is_here(cache: Path) -> None:

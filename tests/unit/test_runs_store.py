@@ -16,6 +16,7 @@ from armload.bench.run_names import read_side
 from armload.core.errors import DataError, UsageError
 from armload.deploy.exit_reason import Exit
 from armload.runs import store
+from armload.runs.folders import run_folders
 from armload.runs.store import is_here
 from tests.unit.runs import quick_run
 
@@ -130,7 +131,7 @@ def test_of_two_runs_of_one_second_the_last_to_be_kept_is_the_latest(here: Path)
     last = kept(here, 1, board="cellar")
     for run, kept_s in ((first, 2_000_000_001), (last, 2_000_000_002)):
         os.utime(here / run.id / "run.json", (kept_s, kept_s))
-    assert [folder.name for folder in store.run_folders()] == [first.id, last.id]
+    assert [folder.name for folder in run_folders()] == [first.id, last.id]
     assert store.find("latest").name == last.id
 
 

@@ -27,6 +27,7 @@ from armload.boards.group import Group
 from armload.build.target import load_target
 from armload.cli.configuration import add_workspace_default, all_defaults
 from armload.cli.registry import VERBS
+from armload.cli.run_filter import RunFilter
 from armload.core import trust as trusting
 from armload.core import yamlfile
 from armload.core.deciding import classified, deciding, models_in
@@ -414,6 +415,17 @@ def test_a_variable_trusts_folders_as_gits_safe_directory_does(
     monkeypatch.setenv(trusting.VARIABLE, ".")
     with pytest.raises(UsageError, match="absolute"):
         load_board("evil")
+
+
+def test_a_board_that_a_filter_names_needs_no_trust() -> None:
+    Path("boards").mkdir()
+    Path("boards/evil.yaml").write_text(LAUNCHER)
+    with pytest.raises(UntrustedFileError):
+        load_board("evil")
+    selection = RunFilter.typed({"board": "Evil"}).selection()
+    assert selection is not None
+    assert selection.holds("20261121T035800Z-evil-model-0001")
+    assert not selection.holds("20261121T035800Z-good-model-0001")
 
 
 def test_a_damaged_record_trusts_nothing() -> None:

@@ -204,7 +204,7 @@ def test_cores_are_written_as_they_are_read(words: str) -> None:
 
 
 def test_costs_are_said_as_rates_where_people_do() -> None:
-    assert cost_words("decode", 0.4) == "2.5 tokens/s"
+    assert cost_words("decode", 0.4) == "2.50 tokens/s"
     assert cost_words("prefill", 1 / 2345.6) == "2,346 tokens/s"
     assert cost_words("prefill", 1 / 999.6) == "1,000 tokens/s"
     assert cost_words("ttft", 0.1234) == "0.123 s"

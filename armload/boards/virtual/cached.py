@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,49 +29,47 @@ _USED_WITHIN_S = 120
 
 
 def board_kinds() -> tuple[CacheKind, ...]:
-    here = cache_folder() / THIS_MACHINE
-    local = CacheItem(
-        label=f"work folder of the board {THIS_MACHINE}",
-        paths=(here,),
-        size_bytes=disk_usage([here]),
-        busy=partial(_is_used, here),
-    )
     return (
         CacheKind(
             name="packages",
             what="QEMU",
             again="a download",
-            items=items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
+            read=lambda: items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
         ),
         CacheKind(
             name="images",
             what="images of virtual boards",
             again="a download",
-            items=items_of("images", locks=_fetching, busy=_some_run),
+            read=lambda: items_of("images", locks=_fetching, busy=_some_run),
         ),
         CacheKind(
             name="machines",
             what="virtual boards with all their data",
             again="not possible: unfetched runs on them are lost",
-            items=(
-                *(
-                    CacheItem(
-                        label=path.name,
-                        paths=(path,),
-                        size_bytes=disk_usage([path]),
-                        locks=partial(
-                            dict, {path / "lock": "another armload process is starting it"}
-                        ),
-                        busy=partial(_runs, path),
-                    )
-                    for path in entries("machines")
-                    if path.is_dir() and not is_left_over(path)
-                ),
-                *([local] if here.is_dir() else []),
-                *left_over("machines"),
-            ),
+            read=_machines,
         ),
     )
+
+
+def _machines() -> Iterator[CacheItem]:
+    for path in entries("machines"):
+        if path.is_dir() and not is_left_over(path):
+            yield CacheItem(
+                label=path.name,
+                paths=(path,),
+                size_bytes=disk_usage([path]),
+                locks=partial(dict, {path / "lock": "another armload process is starting it"}),
+                busy=partial(_runs, path),
+            )
+    here = cache_folder() / THIS_MACHINE
+    if here.is_dir():
+        yield CacheItem(
+            label=f"work folder of the board {THIS_MACHINE}",
+            paths=(here,),
+            size_bytes=disk_usage([here]),
+            busy=partial(_is_used, here),
+        )
+    yield from left_over("machines")
 
 
 def _is_used(work: Path) -> str:

@@ -15,7 +15,7 @@ from armload.cli.registry import VERBS
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.defaults import DEMO
-from armload.core.options import Declared, declared_options, spellings_of
+from armload.core.options import Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
@@ -91,25 +91,20 @@ def _table() -> CompletionTable:
 
 def _entry(name: str, verb: Verb) -> VerbEntry:
     declared = list(declared_options(verb.options))
-    names = [each.shown for each in declared]
     return VerbEntry(
         about=verb.about,
-        arguments=[_parameter(name, each, ()) for each in declared if each.option.is_argument],
-        options=[
-            _parameter(name, each, spellings_of(each.shown, names))
-            for group in grouped(declared).values()
-            for each in group
-        ],
+        arguments=[_parameter(name, each) for each in declared if each.option.is_argument],
+        options=[_parameter(name, each) for group in grouped(declared).values() for each in group],
     )
 
 
-def _parameter(verb: str, declared: Declared, spellings: Sequence[str]) -> CompletedOption:
+def _parameter(verb: str, declared: Declared) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
     return CompletedOption(
         name=declared.shown,
         letter=f"-{declared.letter}" if declared.letter else "",
-        spellings=list(spellings),
+        spellings=list(declared.spellings),
         about=declared.about,
         takes=declared.takes,
         choices=[*_literals(declared.info.annotation), *listed],

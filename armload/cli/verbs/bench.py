@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypedDict
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
-from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
+from armload.cli.options import (
+    BOARDS,
+    STARTED,
+    OnBoards,
+    OneBoard,
+    OnGateways,
+    OutputOptions,
+    models_in,
+)
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
-from armload.core.options import Alternatives, Option, Seconds, Share
+from armload.core.options import Alternatives, Exclusive, Option, Seconds, Share
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.plan import (
     DEFAULT_PRECISION,
@@ -44,15 +52,18 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     """A benchmark: one run, repeats of it, or a sweep."""
 
     alternatives: ClassVar[Alternatives] = (
-        (("prompt",), ("prompt_tokens",)),
-        (("precision", "precision_time"), ("repeats", "warmups")),
-        (("share",), ("warmups",)),
-        (("weights=mapped",), ("resident",)),
+        Exclusive(
+            (("prompt",), ("prompt_tokens",)),
+            "Remove one. To run both texts and lengths in one sweep, list them in a --plan file.",
+        ),
+        Exclusive((("precision", "precision_time"), ("repeats", "warmups"))),
+        Exclusive((("share",), ("warmups",))),
+        Exclusive((("resident",), ("weights=mapped",))),
     )
 
     board: Annotated[
         Listed[str],
-        Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board", harmless="in a plan"),
+        Option(BOARDS, usual=STARTED, several="commas", heading="Board", harmless="in a plan"),
     ] = ()
     share: Annotated[
         bool,
@@ -109,14 +120,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
 
     @model_validator(mode="after")
     def _has_one_kind_of_prompt(self) -> Self:
-        texts = getattr(self, "prompt", ())
-        if texts and getattr(self, "prompt_tokens", ()):
-            raise UsageError(
-                "--prompt cannot be combined with --prompt-tokens.",
-                "Remove one. To run both texts and lengths in one sweep, list them in a --plan "
-                "file.",
-            )
-        for text in texts:
+        for text in getattr(self, "prompt", ()):
             if _TOKENS.fullmatch(text.strip()):
                 raise UsageError(
                     f"--prompt {text}: is this a text, or a length in tokens?",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -139,7 +139,7 @@ class ProgramOptions(OutputOptions):
 
 
 @verb(ProgramOptions)
-def inspect(options: ProgramOptions) -> Iterator[Result]:
+def inspect(options: ProgramOptions) -> Generator[Result, None, None]:
     """Show what a program requires of a board, and which targets it runs on.
 
     Example: armload inspect llama-completion --target rk3568

@@ -9,7 +9,7 @@ from armload.cli.verb import verb
 from armload.core.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from armload.core.cache import CacheKind, Decision
     from armload.report.result import Result
@@ -25,7 +25,7 @@ class CacheOptions(OutputOptions):
 
 
 @verb(CacheOptions)
-def clean(options: CacheOptions) -> Iterator[Result]:
+def clean(options: CacheOptions) -> Generator[Result, None, None]:
     """Show what is in the cache, and remove unused items of the kinds you choose.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
@@ -37,10 +37,10 @@ def clean(options: CacheOptions) -> Iterator[Result]:
     from armload.report.result import as_result
 
     progress = terminal.progress()
-    with progress.step("Reading the cache"):
-        kinds = _kinds()
-        every = [*kinds, unknown(kinds)]
+    kinds = _kinds()
     chosen = _chosen(options.what, kinds)
+    with progress.step("Reading the cache"):
+        every = [*kinds, unknown(kinds)]
     plan = decide(chosen)
     yield as_result(None, kinds_table(every, chosen))
     is_meant = _is_meant(plan, options.what, yes=options.yes)

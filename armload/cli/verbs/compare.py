@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 from armload.cli.options import OutputOptions
@@ -33,7 +34,7 @@ class CompareOptions(RunFilter, OutputOptions):
         str,
         Option(
             "exit with 11 if B is slower by more than this, such as 3%, with 95% confidence; with "
-            "12 if invalid runs make that inconclusive",
+            "12 if runs are invalid or not comparable",
             "PERCENT",
             harmless="anywhere",
         ),
@@ -78,9 +79,10 @@ def _share(text: str) -> float:
     try:
         share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
-        share = -1.0
+        share = math.nan
     if not 0 <= share < 10:
         raise UsageError(
-            f"--fail-if-slower {text}: must be a percentage.", "Example: --fail-if-slower 3%"
+            "--fail-if-slower: must be a percentage of 0 or more and below 1000, such as 3%, but "
+            f"is {text!a:.60}."
         )
     return share

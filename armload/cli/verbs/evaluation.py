@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from armload.bench.options import QUANTISED_ALL
-from armload.cli.options import BOARDS, FileTypes, OnGateways, OutputOptions, models_in
+from armload.cli.options import BOARDS, STARTED, FileTypes, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
@@ -125,6 +125,7 @@ class EvalOptions(
         Option(
             f"{BOARDS}; several boards share the questions",
             "BOARD",
+            STARTED,
             several="commas",
             heading="Board",
             harmless="in a plan",
@@ -152,7 +153,7 @@ class EvalOptions(
 
 
 @verb(EvalOptions, name="eval", keeps=True, results=(runs_folder, evaluations_folder))
-def evaluate(options: EvalOptions) -> Iterator[Result]:
+def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     """Measure the accuracy of models under token and time budgets.
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading

@@ -104,6 +104,7 @@ def import_results(options: ImportOptions) -> Result:
     from armload.report.exchange.document import imported_view, read_results
     from armload.report.result import as_result
     from armload.runs import store
+    from armload.runs.folders import run_folders
 
     remedy = "Give a document that armload export --format json wrote."
     for file in map(Path, options.files):
@@ -112,5 +113,5 @@ def import_results(options: ImportOptions) -> Result:
     known = [run_id for run_id in runs if is_there(imports_folder() / run_id / RUN_FILE)]
     for run in runs.values():
         store.save(run, imports_folder() / run.id)
-    view = imported_view([*runs.values()], known=len(known), has_own=bool(store.run_folders()))
+    view = imported_view([*runs.values()], known=len(known), has_own=bool(run_folders()))
     return as_result(ValueList[str](tuple(runs)), *view)

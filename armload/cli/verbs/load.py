@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from armload.cli.error_output import system_error
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @verb(LoadOptions, keeps=True, results=(loads_folder,))
-def load(options: LoadOptions) -> Iterator[Result]:
+def load(options: LoadOptions) -> Generator[Result, None, None]:
     """Put a service under load, and record the outcome of each request.
 
     Requests are sent at random times (--rate), or by clients that wait for their answers
@@ -158,7 +158,7 @@ def load(options: LoadOptions) -> Iterator[Result]:
 
 def _carried_out(
     run: Callable[[], None], loading: LoadRunner, probing: LoadRunner, formats: Sequence[str]
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run a load; after a failure, or Ctrl-C, yield what there is of it.
 
     Args:

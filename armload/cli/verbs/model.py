@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +126,7 @@ class InspectOptions(OutputOptions):
 
 
 @verb(InspectOptions)
-def inspect(options: InspectOptions) -> Iterator[Result]:
+def inspect(options: InspectOptions) -> Generator[Result, None, None]:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf

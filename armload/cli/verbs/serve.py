@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from armload.cli.options import (
     A_BOARD,
+    STARTED,
     OnBoard,
     OnBoards,
     OneBoard,
@@ -23,7 +24,7 @@ from armload.cli.options import (
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
-from armload.core.options import Alternatives, Option
+from armload.core.options import Alternatives, Exclusive, Option
 from armload.core.workspace import runs_folder
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
@@ -40,10 +41,16 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
 class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, OutputOptions):
     """A model, how it is served, and where the service is reached."""
 
-    alternatives: ClassVar[Alternatives] = ((("detach",), ("front", "port")),)
+    alternatives: ClassVar[Alternatives] = (
+        Exclusive(
+            (("detach",), ("front", "port")),
+            "Detach the service first, then add the other with another armload serve.",
+            "a front and a local port exist only while this command runs",
+        ),
+    )
 
     board: Annotated[
-        OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board", harmless="in a plan")
+        OneBoard, Option(A_BOARD, usual=STARTED, heading="Board", harmless="in a plan")
     ] = ""
     plan: Annotated[
         Path | None,
@@ -82,20 +89,9 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
         ),
     ] = False
 
-    @model_validator(mode="after")
-    def _is_reached_in_one_way(self) -> Self:
-        for option in ("front", "port"):
-            if self.detach and getattr(self, option):
-                raise UsageError(
-                    f"--detach cannot be combined with --{option}: the {option} exists only while "
-                    "this command runs.",
-                    f"Detach the service first, then add the {option} with another armload serve.",
-                )
-        return self
-
 
 @verb(ServeOptions, keeps=True, results=(runs_folder,))
-def serve(options: ServeOptions) -> Iterator[Result]:
+def serve(options: ServeOptions) -> Generator[Result, None, None]:
     """Serve a model on a board, and forward a local port to it.
 
     Prints an OpenAI-compatible URL and the server's log until Ctrl-C, which stops the service.

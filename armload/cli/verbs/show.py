@@ -13,9 +13,14 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Yields
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
     from armload.analysis.run import Run
     from armload.report.pages import Page
     from armload.report.result import Result
+    from armload.serving.loads import LoadFolder
 
 
 _RUN = (
@@ -33,12 +38,15 @@ class ShowOptions(RunFilter, OutputOptions):
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True, takes="result")] = ""
     loads: Annotated[bool, Option("list loads instead of runs", harmless="anywhere")] = False
     last: Annotated[
-        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
-    ] = 20
+        Annotated[int, Field(ge=0, le=MOST)] | None,
+        Option("length of the list; 0: all", "N", "20; all with --json"),
+    ] = None
     as_json: Annotated[
         bool,
         Option(
-            "print one JSON document; without RUN, the ids of all", name="json", harmless="anywhere"
+            "print one JSON document; without RUN, the ids of the list",
+            name="json",
+            harmless="anywhere",
         ),
     ] = False
 
@@ -61,7 +69,6 @@ def show(options: ShowOptions) -> Result:
         options = options.refuse(("loads",), "RUN", "Remove one.")
         return recorded(options.run)
     if options.loads:
-        from armload.report.load.table import loads_table
         from armload.serving.loads import LoadFolder
 
         options = options.refuse(RunFilter.model_fields, "--loads", "Only runs can be filtered.")
@@ -69,25 +76,45 @@ def show(options: ShowOptions) -> Result:
             folders=LoadFolder.kind.folders(),
             last=options.last,
             read=LoadFolder.read,
-            table=loads_table,
+            table=_loads_table,
             nothing="No loads yet. Start one: armload load",
             again=f"{program_name()} show --loads",
         )
-    from armload.report.table import list_table
-    from armload.runs import store
+    from armload.runs.folders import run_folders
 
     selection = options.selection()
     is_all = selection is None
     return Listing(
-        folders=store.run_folders(selection, imported=True),
+        folders=run_folders(selection, imported=True),
         last=options.last,
-        read=store.load,
-        table=list_table,
+        read=_load,
+        table=_list_table,
         nothing="No runs yet. Start one: armload demo, or armload bench"
         if is_all
         else "No run matches the filter.",
         again=f"{program_name()} show" if is_all else "use",
     )
+
+
+# What opens runs takes long to import, and a list of ids, or of nothing, opens none.
+
+
+def _load(folder: Path) -> Run:
+    from armload.runs import store
+
+    return store.load(folder)
+
+
+def _list_table(runs: Sequence[Run]) -> RenderableType:
+    from armload.report.table import list_table
+
+    return list_table(runs)
+
+
+def _loads_table(loads: Sequence[LoadFolder]) -> RenderableType:
+    from armload.report.load.table import loads_table
+
+    return loads_table(loads)
 
 
 class ReportOptions(RunFilter, OutputOptions):
@@ -167,12 +194,13 @@ def _runs_named(options: ReportOptions) -> list[Run]:
     from armload.cli import terminal
     from armload.core.errors import ArmloadError, UsageError
     from armload.runs import store
+    from armload.runs.folders import run_folders
 
     selection, progress = options.selection(), terminal.progress()
     if not options.runs and selection is None:
         raise UsageError("RUNS is missing.", "Example: armload report latest")
     named = [folder for word in options.runs for folder in folders_of(word, selection, progress)]
-    chosen = named if options.runs else store.run_folders(selection)
+    chosen = named if options.runs else run_folders(selection)
     folders = dict.fromkeys(folder.resolve() for folder in chosen)
     if not folders:
         raise UsageError("No run matches the filter.", "Widen it; armload show lists all runs.")

@@ -12,7 +12,7 @@ from armload.cli.load_options import Rate, RequestCount, RequestOptions
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
-from armload.core.options import MOST, Alternatives, Duration, Option
+from armload.core.options import MOST, Alternatives, Duration, Exclusive, Option
 from armload.core.values import ByteCount
 from armload.core.workspace import runs_folder, tunings_folder
 from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
@@ -37,7 +37,7 @@ class TuneOptions(
     """What is optimised, over which settings, within which constraints and limits."""
 
     heading = "Search"
-    alternatives: ClassVar[Alternatives] = ((("prompt",), ("prompt_tokens",)),)
+    alternatives: ClassVar[Alternatives] = (Exclusive((("prompt",), ("prompt_tokens",))),)
 
     model: Annotated[str, Option(MODEL, heading="Plan", harmless="in a plan")] = DEMO
     for_: Annotated[

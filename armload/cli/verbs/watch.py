@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
-from armload.core.options import Alternatives, Option
+from armload.core.options import Alternatives, Exclusive, Option
 from armload.core.workspace import runs_folder
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
@@ -28,7 +28,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     """A program, what lies beside it on the board, and how its output is read."""
 
     heading = "Program"
-    alternatives: ClassVar[Alternatives] = ((("command",), ("mnn_python",)),)
+    alternatives: ClassVar[Alternatives] = (Exclusive((("command",), ("mnn_python",))),)
 
     command: Annotated[
         tuple[str, ...],

@@ -54,26 +54,27 @@ def environment(
 
 
 def converter_kinds() -> tuple[CacheKind, ...]:
-    items = [
-        CacheItem(
-            label=path.stem,
-            paths=(path,),
-            size_bytes=disk_usage([path]),
-            locks=partial(
-                dict, {path.with_suffix(".lock"): "another armload process is converting with it"}
-            ),
-        )
-        for path in entries(KIND)
-        if path.suffix != ".lock" and not is_left_over(path)
-    ]
     return (
         CacheKind(
             name=KIND,
             what="packages that convert checkpoints",
             again="a download of 300 MB, or 3 GB where torch comes with CUDA",
-            items=(*items, *left_over(KIND)),
+            read=_installed,
         ),
     )
+
+
+def _installed() -> Iterator[CacheItem]:
+    for path in entries(KIND):
+        if path.suffix != ".lock" and not is_left_over(path):
+            in_use = {path.with_suffix(".lock"): "another armload process is converting with it"}
+            yield CacheItem(
+                label=path.stem,
+                paths=(path,),
+                size_bytes=disk_usage([path]),
+                locks=partial(dict, in_use),
+            )
+    yield from left_over(KIND)
 
 
 def _python(place: Path) -> Path:

@@ -10,9 +10,8 @@ from functools import partial
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.ratios import up_to_three_figures
 from armload.core.columns import Column, Estimate, main_ones
-from armload.core.values import counted
+from armload.core.values import counted, three_figures
 from armload.report import formatting as words
 from armload.report.layout import Entry, Prose, Table, whole
 from armload.report.tuning.figures import front_of
@@ -55,7 +54,7 @@ def _rest(view: TuningView, slower: int) -> str:
     ]
     named = ", ".join(filter(None, parts))
     every = counted(len(view.candidates), "configuration")
-    return f"Not shown: {named} of {every}." if named else ""
+    return f"{every} in all; not shown: {named}." if named else ""
 
 
 def settings_table(view: TuningView) -> Table:
@@ -84,7 +83,7 @@ def _columns(view: TuningView) -> tuple[Column[Candidate], ...]:
             heading=view.scale.heading,
             unit=view.scale.unit,
             of=partial(_cost, view),
-            write=up_to_three_figures,
+            write=three_figures,
             has_interval=True,
             is_main=True,
         ),

@@ -55,6 +55,9 @@ GATING = {
     name: re.compile(rf"{LOGITS}\S*?\.{name}\(|\b{name}\(\s*{LOGITS}")
     for name in ("sigmoid", "softmax")
 }
+FORMER_LAYERS = {"linear_attention": "mamba", "full_attention": "attention"}
+"""Layers of hybrids with Mamba before transformers 5, and still for the converter."""
+
 COMPARING = "comparing"
 """The folder beside this environment's own packages that has today's transformers."""
 
@@ -129,19 +132,30 @@ def strips_spaces(checkpoint: Path) -> bool:
 
 
 def complete_settings(base: Any) -> None:
-    """Add to a configuration how its experts are chosen, if it does not say."""
-    published = base.load_hparams
+    """Give a configuration what converters read in it and transformers 5 no longer writes."""
+    load, begin = base.load_hparams, base.__init__
 
     def load_hparams(*words: Any, **named: Any) -> dict[str, Any]:
-        found: dict[str, Any] = published(*words, **named)
-        inner = found.get("text_config")
-        text = inner if isinstance(inner, dict) else found
-        gating = gating_of(str(text.get("model_type")))
-        if gating and any(text.get(each) for each in EXPERTS) and not GATES & {*found, *text}:
-            text["scoring_func"] = gating
-        return found
+        return completed(load(*words, **named))
 
-    base.load_hparams = staticmethod(load_hparams)
+    def __init__(self: Any, *words: Any, **named: Any) -> None:  # noqa: N807
+        if named.get("hparams"):  # some classes read config.json themselves
+            named["hparams"] = completed(named["hparams"])
+        begin(self, *words, **named)
+
+    base.load_hparams, base.__init__ = staticmethod(load_hparams), __init__
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Say how experts are chosen, and name the layers of hybrids as the converter knows them."""
+    inner = settings.get("text_config")
+    text = inner if isinstance(inner, dict) else settings
+    gating = gating_of(str(text.get("model_type")))
+    if gating and any(text.get(each) for each in EXPERTS) and not GATES & {*settings, *text}:
+        text["scoring_func"] = gating
+    if "mamba_d_state" in text and isinstance(text.get("layer_types"), list):
+        text["layer_types"] = [FORMER_LAYERS.get(each, each) for each in text["layer_types"]]
+    return settings
 
 
 def end_with_window(model: Any) -> None:

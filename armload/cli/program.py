@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from armload import __version__
-from armload.cli.registry import VERBS
+from armload.cli.registry import ALL_VERBS, VERBS
 from armload.cli.streams import discard_output, promise_document
 
 
@@ -49,9 +49,11 @@ def _run(words: Sequence[str]) -> None:
 
 
 def _show_help(name: str) -> None:
-    from armload.cli.help import program_page, verb_page
+    from armload.cli.help import every_verb_page, program_page, verb_page
 
-    if name in VERBS:
+    if name == ALL_VERBS:
+        print(every_verb_page(), end="")
+    elif name in VERBS:
         print(verb_page(VERBS[name]))
     elif name:
         from armload.cli.mistakes import unknown_verb

@@ -18,6 +18,7 @@ from armload.report.chat import figures_line, saved_text
 from armload.report.layout import Details
 from armload.serving.chat import Answered, Chat, ContextFullError
 from armload.serving.chat_images import image_url, question_of, require_images
+from armload.serving.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -43,8 +44,9 @@ class ChatSession:
     What was typed can be called back with the arrow keys, and is written nowhere.
     """
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, interrupts: Interrupts) -> None:
         self.chat = chat
+        self._interrupts = interrupts
         self.images: tuple[str, ...] = ()
         self.is_over = False
 
@@ -53,16 +55,13 @@ class ChatSession:
         lines = _line_editor()
         terminal.say("/help lists the commands. Ctrl-C ends an answer, Ctrl-D the conversation.")
         while not self.is_over:
+            self._interrupts.forget()
             try:
-                line = lines.prompt(_PROMPT)
+                self.take(lines.prompt(_PROMPT))
             except KeyboardInterrupt:
                 continue
             except EOFError:
                 return
-            try:
-                self.take(line)
-            except KeyboardInterrupt:
-                terminal.say("")
             except ArmloadError as error:
                 show_error(error.message, error.remedy)
 
@@ -105,8 +104,9 @@ class ChatSession:
         if reply.outcome == "ok" and reply.finish_reason == "length" and not reply.is_full:
             terminal.say("The answer ends at its limit (--n-predict).")
         if error is not None:
-            is_full = isinstance(error, ContextFullError)
-            also = "/clear begins a new one here." if is_full else "/regenerate asks again."
+            also = "/regenerate asks again, and /save FILE keeps the conversation."
+            if isinstance(error, ContextFullError):
+                also = "/clear begins a new conversation."
             raise type(error)(error.message, f"{error.remedy} {also}".strip())
 
     def show_help(self, _: str) -> None:

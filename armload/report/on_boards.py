@@ -96,7 +96,7 @@ def _by_hand(board: Board, done: Deployed) -> Iterator[Part]:
     launcher = board.reach.launcher if isinstance(board.reach, LocalReach) else ()
     is_found = done.program_link is not None and not launcher
     there = [program.name if is_found else str(program), "-m", _from(board, model)]
-    ends = ["-p", "Hello", "-n", "32"]
+    ends = ["-no-cnv", "-p", "Hello", "-n", "32"]
     yield "Run it by hand:"
     yield whole(f"  armload shell --board {board.name} -- {join([*launcher, *there, *ends])}")
     if login := login_words(board):

@@ -17,6 +17,7 @@ from armload.serving.connections import connected
 from armload.serving.conversation import is_too_long
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest, Event
 from armload.serving.dialects.openai import OpenAiChat
+from armload.serving.interrupts import Interrupts
 from armload.serving.readiness import unreachable
 from armload.serving.thoughts import ThoughtSplitter
 
@@ -101,11 +102,17 @@ class Chat:
         settings: may be replaced between questions.
         messages: so far, without the system's.
         asked: the last question; none before the first.
+
+    Args:
+        interrupts: end an answer.
     """
 
-    def __init__(self, partner: ChatPartner, settings: ChatSettings) -> None:
+    def __init__(
+        self, partner: ChatPartner, settings: ChatSettings, interrupts: Interrupts | None = None
+    ) -> None:
         self.partner = partner
         self.settings = settings
+        self._interrupts = interrupts or Interrupts()
         self.messages: tuple[ChatMessage, ...] = ()
         self.asked: ChatMessage | None = None
         self._before: tuple[ChatMessage, ...] = ()
@@ -162,6 +169,8 @@ class Chat:
         listener = _Listener(heard)
         record = asyncio.run(self._sent(request, listener))
         listener.end()
+        if record is None:
+            return Reply(answer="", outcome="cancelled"), None
         reply = _reply(record, listener, properties.context_tokens)
         if reply.answer:
             said = ChatMessage(role="assistant", content=reply.answer)
@@ -170,19 +179,23 @@ class Chat:
         if error is None or reply.is_full:
             self.partner.look_again()
             return reply, error
-        try:
-            self.partner.check()
-        except ArmloadError as end:
-            error = end
-        return reply, error
+        is_silent = reply.outcome in ("refused", "dropped")
+        return reply, (self.partner.why_gone() if is_silent else None) or error
 
-    async def _sent(self, request: CompletionRequest, listener: _Listener) -> RequestRecord:
+    async def _sent(self, request: CompletionRequest, listener: _Listener) -> RequestRecord | None:
+        """Send a request; return what became of it, or none if it was ended before that."""
         target = self.partner.target
         listener.task = asyncio.current_task()
-        async with connected(target.api_key) as session:
-            timeout_s = self.settings.timeout_s
-            client = Client(session, target.url, target.dialect, target.model, timeout_s)
-            return await client.send(request, number=0, scheduled_s=0.0, heard=listener.hear)
+        try:
+            with self._interrupts.ending_this_task():
+                async with connected(target.api_key) as session:
+                    timeout_s = self.settings.timeout_s
+                    client = Client(session, target.url, target.dialect, target.model, timeout_s)
+                    return await client.send(
+                        request, number=0, scheduled_s=0.0, heard=listener.hear
+                    )
+        except asyncio.CancelledError:
+            return None
 
 
 class _Listener:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from armload.boards.board import Board, is_group, load_board
 from armload.boards.connect import connect
 from armload.boards.naming import boards_called
 from armload.core.defaults import DEMO
-from armload.core.errors import RunError, UsageError
+from armload.core.errors import ArmloadError, RunError, UsageError
 from armload.core.progress import Progress
 from armload.deploy.heartbeat import heartbeat
 from armload.deploy.layout import Layout
@@ -33,15 +34,13 @@ CONTEXT_TOKENS = 8192
 """Of a service that is started for a conversation, where the model was trained for as much: the
 memory of the four slots that a service has by default."""
 
+_NOTED_WITHIN_S, _LOOK_EVERY_S = 5.0, 0.5
+
 _SERVERS_OWN: dict[str, Any] = {"reasoning_format": "auto"}
 """llama-server tells thoughts from the answer as the model's template writes them."""
 
 _ON_BOARD: dict[str, Any] = {"cache_prompt": True}
 """A service that was started for measurements would compute the whole conversation each time."""
-
-
-def _nothing() -> None:
-    """Nobody knows more of a service at an address than it says."""
 
 
 class ChatPartner:
@@ -52,14 +51,20 @@ class ChatPartner:
         place: it, for messages.
         properties: of its model.
         extra_body: further keys of each request.
-        check: raises an ``ArmloadError`` where the service has ended.
+
+    Args:
+        check: raises an ``ArmloadError`` where the service has ended; none where nobody can tell.
     """
 
     def __init__(
-        self, target: LoadTarget, check: Callable[[], object] = _nothing, *, is_ours: bool = False
+        self,
+        target: LoadTarget,
+        check: Callable[[], object] | None = None,
+        *,
+        is_ours: bool = False,
     ) -> None:
         self._api = ServiceApi(target.url, target.api_key)
-        self.check = check
+        self._check = check
         self._is_ours = is_ours
         self.models = self._api.models()
         self.target = target
@@ -73,6 +78,22 @@ class ChatPartner:
         """Further keys of each request."""
         is_llama = bool(self.properties.template)
         return {**(_SERVERS_OWN if is_llama else {}), **(_ON_BOARD if self._is_ours else {})}
+
+    def why_gone(self) -> ArmloadError | None:
+        """Return why a service that does not answer has ended; none if nothing is known of that.
+
+        A board notes the end of a program a moment later than who is connected to it.
+        """
+        until_s = time.monotonic() + _NOTED_WITHIN_S
+        while self._check is not None:
+            try:
+                self._check()
+            except ArmloadError as error:
+                return error
+            if time.monotonic() > until_s:
+                break
+            time.sleep(_LOOK_EVERY_S)
+        return None
 
     def use(self, model: str) -> None:
         """Ask a model of several from now on."""

@@ -17,6 +17,7 @@ from armload.cli.chat_session import _COMMANDS, MOST_CHARACTERS, ChatSession
 from armload.core.errors import UsageError
 from armload.serving.chat import Chat, ChatSettings
 from armload.serving.chat_partner import ChatPartner
+from armload.serving.interrupts import Interrupts
 from armload.serving.tokenizer import ServiceProperties
 from tests.command_line import BIN, check_document
 from tests.stub_service import stub_service, target
@@ -163,7 +164,7 @@ def test_json_at_a_terminal_is_refused(tmp_path: Path) -> None:
 def session() -> Iterator[ChatSession]:
     with stub_service(pieces=("Yes",)) as service:
         partner = ChatPartner(target(service.url, "openai-chat"))
-        yield ChatSession(Chat(partner, ChatSettings(timeout_s=30)))
+        yield ChatSession(Chat(partner, ChatSettings(timeout_s=30)), Interrupts())
 
 
 def test_commands_do_what_help_says(

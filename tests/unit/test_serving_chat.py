@@ -16,6 +16,7 @@ from armload.serving.chat import VARIED_TEMPERATURE, Chat, ChatSettings, Context
 from armload.serving.chat_images import image_url, question_of, require_images
 from armload.serving.chat_partner import ChatPartner
 from armload.serving.dialects.dialect import ChatMessage
+from armload.serving.interrupts import Interrupts
 from armload.serving.thoughts import ThoughtSplitter
 from armload.serving.tokenizer import ServiceProperties
 from tests.raw_service import DONE, HEAD, delta, event, last, raw_service, spaced, usage
@@ -142,8 +143,12 @@ def test_nobody_listens() -> None:
 
 
 def test_why_a_service_has_ended_is_said_rather_than_that_it_did_not_answer() -> None:
+    looks = []
+
     def ended() -> None:
-        raise RunError("kitchen no longer serves m.gguf: killed.")
+        looks.append(1)
+        if len(looks) > 1:  # the board has not noticed at once
+            raise RunError("kitchen no longer serves m.gguf: killed.")
 
     with stub_service(cut_after=1) as service:
         talk = Chat(
@@ -171,8 +176,10 @@ def test_ctrl_c_ends_the_answer_and_keeps_what_came() -> None:
         begun.wait(30)
         os.kill(os.getpid(), signal.SIGINT)
 
-    with stub_service(gap_s=0.2, tokens=200) as service:
-        talk = chat(service.url, max_tokens=1000)
+    interrupts = Interrupts()
+    with stub_service(gap_s=0.2, tokens=200) as service, interrupts.heeded():
+        settings = ChatSettings(timeout_s=30, max_tokens=1000)
+        talk = Chat(ChatPartner(target(service.url, "openai-chat")), settings, interrupts)
         thread = threading.Thread(target=interrupt)
         thread.start()
         reply, error = talk.ask(said("Why?"), lambda *_: begun.set())
@@ -181,7 +188,25 @@ def test_ctrl_c_ends_the_answer_and_keeps_what_came() -> None:
         assert reply.answer
         assert [message.text for message in talk.messages] == ["Why?", reply.answer]
         service.behaviour.tokens = 2
+        interrupts.forget()
         assert talk.ask(said("And?"), nobody)[0].outcome == "ok"
+
+
+def test_ctrl_c_before_the_answer_begins_ends_it_and_a_second_one_raises() -> None:
+    interrupts = Interrupts()
+    with stub_service(pieces=("Yes",)) as service, interrupts.heeded():
+        talk = Chat(
+            ChatPartner(target(service.url, "openai-chat")), ChatSettings(timeout_s=30), interrupts
+        )
+        os.kill(os.getpid(), signal.SIGINT)
+        assert talk.ask(said("Why?"), nobody)[0].outcome == "cancelled"
+        assert not [path for path, _ in service.bodies if path.endswith("completions")]
+        interrupts.forget()
+        assert talk.ask_again(nobody)[0].answer == "Yes"
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_full_disk_of_the_output_is_no_fault_of_the_service() -> None:

@@ -124,6 +124,7 @@ def chat(options: ChatOptions) -> Result | None:
     from armload.cli.chat_session import ChatSession
     from armload.serving.chat import Chat, ChatSettings, lacks_chats
     from armload.serving.chat_images import image_url, require_images
+    from armload.serving.interrupts import Interrupts
 
     is_typed = sys.stdin.isatty()
     if is_typed and options.as_json:
@@ -148,13 +149,15 @@ def chat(options: ChatOptions) -> Result | None:
                 f"{partner.target.model} has no chat template: it continues texts, and does not "
                 "answer questions."
             )
-        talk = Chat(partner, settings)
-        if not is_typed:
-            return _answered(talk, question, images, as_json=options.as_json)
-        progress.say(f"Talking to {partner.target.model} on {partner.place}.")
-        session = ChatSession(talk)
-        session.images = images
-        session.run()
+        interrupts = Interrupts()
+        talk = Chat(partner, settings, interrupts)
+        with interrupts.heeded():
+            if not is_typed:
+                return _answered(talk, question, images, as_json=options.as_json)
+            progress.say(f"Talking to {partner.target.model} on {partner.place}.")
+            session = ChatSession(talk, interrupts)
+            session.images = images
+            session.run()
     return None
 
 

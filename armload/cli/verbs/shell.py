@@ -28,7 +28,7 @@ def shell(options: ShellOptions) -> None:
 
     It begins in the work folder, with the programs that deploy put there in PATH. Without a
     terminal it runs what standard input says. It ends with the command's exit status.
-    Example: armload shell --board dayu200 -- llama-completion -m models/m.gguf -p Hello -n 16
+    Example: armload shell --board dayu200 -- llama-completion -m models/m.gguf -no-cnv -p Hello
     """
     from armload.boards.board import load_board
     from armload.boards.shell import open_shell

@@ -29,7 +29,7 @@ def require_images(partner: ChatPartner) -> None:
     if partner.properties.takes_images is False:
         raise UsageError(
             f"{partner.place}: {partner.target.model} takes no images.",
-            "Use a service of a model with vision, started with its projector (--mmproj).",
+            "Use a service of a model with vision, which was started with its projector.",
         )
 
 

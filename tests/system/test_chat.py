@@ -32,9 +32,11 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     return person
 
 
-def asks(person: Person, question: bytes, *words: str, status: int = 0) -> dict[str, Any]:
+def asks(
+    person: Person, question: bytes, *words: str, board: str = "here", status: int = 0
+) -> dict[str, Any]:
     done = subprocess.run(
-        [str(BIN / "armload"), "chat", "--board", "here", *words, "--json"],
+        [str(BIN / "armload"), "chat", "--board", board, *words, "--json"],
         cwd=person.folder,
         env=person.environment,
         input=question,
@@ -138,3 +140,15 @@ def test_a_shell_runs_what_deploy_put_there_by_the_line_that_it_prints(ann: Pers
     assert "Hello" in done.stdout
     folder = Path(ann.folder / "here-board")
     assert (folder / "bin" / "llama-completion").resolve().parent.parent == folder / "bin"
+
+
+@pytest.mark.machine
+def test_on_a_virtual_board(ann: Person) -> None:
+    try:
+        answer = asks(ann, QUESTION, "--model", MODEL, *FAST, board="mine")
+        assert (answer["board"], answer["outcome"]) == ("mine", "ok")
+        assert answer["answer"]
+        machine = ann.types("shell", "--board", "mine", "--", "uname -m; exit 3", status=3)
+        assert machine.stdout == "aarch64\n"
+    finally:
+        ann.types("board.down", "--board", "mine", "--yes")

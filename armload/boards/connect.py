@@ -84,6 +84,15 @@ def start(board: Board, progress: Progress) -> SshAddress:
     return machine.up(board, progress)
 
 
+def running_address(board: Board) -> SshAddress | None:
+    """Return how a virtual board is reached; none while it is off, and of any other board."""
+    if not isinstance(board.reach, VirtualReach):
+        return None
+    from armload.boards.virtual import machine
+
+    return machine.running(board)
+
+
 def is_blank(board: Board, progress: Progress) -> bool:
     """Say whether nothing can lie on a board: a virtual one that this workspace never started."""
     if not isinstance(board.reach, VirtualReach):
@@ -98,11 +107,7 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
 def is_off(board: Board) -> bool:
     """Say whether a board is a virtual one that does not run."""
-    if not isinstance(board.reach, VirtualReach):
-        return False
-    from armload.boards.virtual import machine
-
-    return machine.running(board) is None
+    return isinstance(board.reach, VirtualReach) and running_address(board) is None
 
 
 def is_running(board: Board) -> bool | None:

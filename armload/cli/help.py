@@ -9,7 +9,7 @@ from inspect import getdoc
 from typing import TYPE_CHECKING
 
 from armload.cli.completion.table import load_table
-from armload.cli.registry import VERB_GROUPS, VERBS
+from armload.cli.registry import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
 
 if TYPE_CHECKING:
     from armload.cli.verb import Verb
@@ -27,6 +27,7 @@ compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memo
 15 file not trusted, 130 interrupted.
 """
 _HELP = ("-h, --help", "show this page")
+_VERSION = ("-V, --version", "show the version")
 
 _HEADINGS = (
     *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
@@ -41,14 +42,33 @@ _EXAMPLE = "Example: "
 
 
 def program_page() -> str:
-    """Return the page of the program; verbs are not imported for it."""
+    """Return the first page: the verbs of a normal week, on one screen; no verb is imported."""
+    about = {name: each["about"] for name, each in load_table()["verbs"].items()} | {**GROUPS}
+    week = [name for name in WEEK if name in VERBS or verbs_in(name)]
+    more = [
+        ("help all", f"all {len(VERBS)} verbs by group, and the exit statuses"),
+        ("help VERB", "the options of a verb, and an example"),
+    ]
+    widest = max(len(word) for word in (*week, *(word for word, _ in more)))
+    return "\n".join(
+        [
+            "Usage: armload VERB [--options]\n",
+            f"{_prose(ABOUT)}\n",
+            _columns([(name, about[name]) for name in week], widest),
+            _columns(more, widest),
+        ]
+    )
+
+
+def every_verb_page() -> str:
+    """Return the page of all verbs by group; no verb is imported."""
     widest = max(map(len, VERBS))
     about = {name: each["about"] for name, each in load_table()["verbs"].items()}
     lists = [
         f"{heading}:\n\n{_columns([(name, about[name]) for name in names], widest)}"
         for heading, names in VERB_GROUPS.items()
     ]
-    options = _columns([_HELP, ("-V, --version", "show the version")], widest)
+    options = _columns([_HELP, _VERSION], widest)
     usage = "Usage: armload VERB [--options]\n       armload VERB --help\n"
     return "\n".join(
         [

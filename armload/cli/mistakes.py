@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.cli.completion.names import names
 from armload.cli.completion.table import CompletedOption, load_table
-from armload.cli.registry import VERBS
+from armload.cli.registry import VERBS, verbs_in
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.core.near_names import did_you_mean
@@ -50,7 +50,7 @@ def unknown_verb(words: Sequence[str]) -> UsageError:
     said = f"There is no verb {wrong!r}."
     if (joined := ".".join(words[:2])) in VERBS:
         return mistake(said, joined, f"Did you mean {joined!r}? ")
-    if group := [name for name in VERBS if name.startswith(f"{wrong}.")]:
+    if group := verbs_in(wrong):
         hint = f"Choose one: {', '.join(group)}. "
         return mistake(f"{wrong!r} is a group of verbs.", hint=hint)
     ends = [name for name in VERBS if name.endswith(f".{wrong}")]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from armload import __version__
-from armload.cli.registry import VERBS
+from armload.cli.registry import ALL_VERBS, VERBS
 from armload.cli.streams import discard_output, promise_document
 
 _HELP = {"--help", "-h"}
@@ -54,10 +54,12 @@ def _run(words: Sequence[str]) -> None:
 
 def _show_help(names: Sequence[str]) -> None:
     """Show the page of a verb, whose group may be a word of its own; else that of the program."""
-    from armload.cli.help import program_page, verb_page
+    from armload.cli.help import every_verb_page, program_page, verb_page
 
     name = ".".join(names)
-    if name in VERBS:
+    if name == ALL_VERBS:
+        print(every_verb_page(), end="")
+    elif name in VERBS:
         print(verb_page(VERBS[name]))
     elif name:
         from armload.cli.mistakes import unknown_page

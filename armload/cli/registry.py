@@ -26,6 +26,7 @@ VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
         "build": "build:build",
         "inspect": "build:inspect",
         "deploy": "deploy:deploy",
+        "shell": "shell:shell",
     },
     "Models": {
         "fit": "fit:fit",
@@ -47,6 +48,7 @@ VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
         "serve": "serve:serve",
         "serve.list": "serve:list_services",
         "serve.stop": "serve:stop",
+        "chat": "chat:chat",
         "load": "load:load",
     },
     "Results": {
@@ -65,6 +67,20 @@ VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The module and the function of each verb, by its name and heading, as help lists them."""
+
+ALL_VERBS = "all"
+"""What follows ``help`` for the page of all verbs."""
+
+WEEK = (
+    *("demo", "init", "build", "deploy", "bench", "chat", "service", "fit", "compare"),
+    "show",
+)
+"""What the first page of help shows; a group stands for its verbs, and is left out without any."""
+
+GROUPS: Mapping[str, str] = {
+    "service": "Models that stay on boards as services: install, update, watch.",
+}
+"""What the verbs of a group do, where the first page shows the group."""
 
 
 class _Verbs(Mapping[str, "Verb"]):
@@ -90,3 +106,8 @@ class _Verbs(Mapping[str, "Verb"]):
 
 
 VERBS: Mapping[str, Verb] = _Verbs()
+
+
+def verbs_in(group: str) -> list[str]:
+    """Return the verbs of a group, such as ``board.list`` of ``board``."""
+    return [name for name in VERBS if name.startswith(f"{group}.")]

@@ -12,7 +12,7 @@ from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.core.errors import BoardError, TransferError
 from armload.core.progress import Progress
-from armload.core.shell import join, quote, render
+from armload.core.shell import join, render
 from armload.core.values import Value
 from armload.deploy.board_runs import check_name
 from armload.deploy.lease import leased
@@ -143,7 +143,8 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> 
     """Remove folders from a board. The caller has its lease, so nothing is being copied there."""
     if not entries:
         return
-    script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"
+    names = [entry.name for entry in entries]
+    script = render("files/remove.sh.j2", {"workdir": workdir, "names": names})
     done = host.run(script, timeout_s=LONGEST_REMOVAL_S)
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
 from armload.core.progress import Progress
+from armload.core.shell import render
 from armload.core.values import Value
 from armload.deploy.claims import need_board
 from armload.deploy.compatibility import check_folder
@@ -88,3 +90,19 @@ def deploy(
                 still_ours=lambda: need_board(host, board.workdir),
             )
     return Deployment(found=found, shell_machine=shown.machine, sent=sent)
+
+
+def link_plainly(
+    host: Host, layout: Layout, files: Sequence[PurePosixPath]
+) -> dict[PurePosixPath, PurePosixPath]:
+    """Give programs and models names without a checksum; return those that could be had.
+
+    Args:
+        files: in place; of two with one name, the last gets it.
+    """
+    names = [file.relative_to(layout.workdir) for file in files]
+    script = render("files/link.sh.j2", {"workdir": layout.workdir, "files": names})
+    said = host.run(script).text.split()
+    return {
+        file: layout.plain(file) for file, word in zip(files, said, strict=False) if word == "yes"
+    }

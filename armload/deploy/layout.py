@@ -67,6 +67,10 @@ class Layout(Value):
     def model(self, sha256: str, name: str) -> PurePosixPath:
         return self.workdir / _MODELS / sha256[:_DIGITS] / name
 
+    def plain(self, file: PurePosixPath) -> PurePosixPath:
+        """Return the name without a checksum of a program or a model's file."""
+        return file.parent.parent / file.name
+
     def run(self, run_id: str) -> PurePosixPath:
         return self.runs / run_id
 

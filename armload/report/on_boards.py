@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from armload.boards.board import Board, LocalReach
+from armload.boards.shell import login_words
 from armload.core.errors import ArmloadError, CombinedError
+from armload.core.shell import join
 from armload.core.values import Value, ValueList
 from armload.fleet.threads import TaskResult
 from armload.report.failure import Failure
+from armload.report.layout import whole
 from armload.report.result import BoardOutcome, Part, Result
 from armload.report.table import list_table
 from armload.runs.fetch import Pulled
@@ -67,9 +72,11 @@ class DeployedOnBoards(BoardsResult[Deployed]):
 
     Attributes:
         verified: files that were there were read again.
+        boards: by their names, those that are reached from here.
     """
 
     verified: bool
+    boards: Mapping[str, Board] = field(default_factory=dict)
     of_several = ValueList[BoardOutcome[Deployed]]
 
     def document_of(self, done: Deployed) -> BaseModel:
@@ -79,6 +86,29 @@ class DeployedOnBoards(BoardsResult[Deployed]):
         for board, done in self.done.items():
             what = "Copied to" if done.sent else "Verified on" if self.verified else "Already on"
             yield f"{what} {board}:\n  {done.program}\n  {done.model}"
+            if board in self.boards:
+                yield from _by_hand(self.boards[board], done)
+
+
+def _by_hand(board: Board, done: Deployed) -> Iterator[Part]:
+    """Yield the lines that run what was put on a board."""
+    program, model = done.program_link or done.program, done.model_link or done.model
+    launcher = board.reach.launcher if isinstance(board.reach, LocalReach) else ()
+    is_found = done.program_link is not None and not launcher
+    there = [program.name if is_found else str(program), "-m", _from(board, model)]
+    ends = ["-no-cnv", "-p", "Hello", "-n", "32"]
+    yield "Run it by hand:"
+    yield whole(f"  armload shell --board {board.name} -- {join([*launcher, *there, *ends])}")
+    if login := login_words(board):
+        line = [str(program), "-m", str(model), *ends]
+        typed = line if join(line) == " ".join(line) else [join(line)]
+        yield whole(f"  {join([*login, *typed])}")
+
+
+def _from(board: Board, path: PurePosixPath) -> str:
+    """Return a path as it is typed in the board's work folder."""
+    inside = path.is_relative_to(board.workdir)
+    return str(path.relative_to(board.workdir) if inside else path)
 
 
 class UnfetchedRun(Value):

@@ -32,6 +32,7 @@ from armload.report.binaries import Inspected
 from armload.report.bisected import Bisected
 from armload.report.boards import AddedBoard, ListedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
+from armload.report.chat import ChatAnswer
 from armload.report.completion import CompletionScript
 from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
@@ -188,6 +189,7 @@ DOCUMENTS = (
         title="what boards serve",
         verbs=("serve.list",),
     ),
+    Schema(name="chat", value=ChatAnswer, title="an answer of a chat", verbs=("chat",)),
     Schema(name="report", value=Report, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
     Schema(name="builds", value=ValueList[CachedBuild], title="existing builds", verbs=("build",)),

@@ -11,8 +11,9 @@ from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.deploy.compatibility import check_fit
-from armload.deploy.deployment import deploy
+from armload.deploy.deployment import deploy, link_plainly
 from armload.deploy.layout import Layout
+from armload.deploy.retry import with_retries
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.model_program import program_and_model
@@ -27,11 +28,15 @@ class Deployed(Value):
 
     Attributes:
         program, model: checked files.
+        program_link, model_link: links to them without a checksum in the name, which the next
+            deployment moves; none where the board's storage has no links.
         sent: something had to be copied.
     """
 
     program: PurePosixPath
     model: PurePosixPath
+    program_link: PurePosixPath | None = None
+    model_link: PurePosixPath | None = None
     sent: bool
 
 
@@ -47,12 +52,25 @@ def put_in_place(where: Session, model: Model, progress: Progress, *, verify: bo
         shortest = Completion(Plan(prompt="x", n_predict=1), binary, model)
         checked_memory(where, shortest, where.found, progress)
         done = place(connection.host, connection.board, where.found, binary, model, progress)
-        if not verify:
-            return done
-        again = place(
-            *(connection.host, connection.board, where.found, binary, model, progress), verify=True
-        )
-        return again.model_copy(update={"sent": again.sent or done.sent})
+        if verify:
+            again = place(
+                *(connection.host, connection.board, where.found, binary, model, progress),
+                verify=True,
+            )
+            done = again.model_copy(update={"sent": again.sent or done.sent})
+        return _linked(connection.host, connection.board, done, binary, model)
+
+
+def _linked(host: Host, board: Board, done: Deployed, binary: Binary, model: Model) -> Deployed:
+    """Give files names that a person would type."""
+    layout = Layout(workdir=board.workdir)
+    files = [
+        item.remote for each in program_and_model(binary, model) for item in each.items(layout)
+    ]
+    linked = with_retries(lambda: link_plainly(host, layout, files))
+    return done.model_copy(
+        update={"program_link": linked.get(done.program), "model_link": linked.get(done.model)}
+    )
 
 
 def place(

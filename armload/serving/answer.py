@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -24,9 +25,9 @@ from armload.serving.dialects.dialect import (
 from armload.serving.stream import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aiohttp import ClientResponse, ClientSession
+
+Heard = Callable[[Event], None]
 
 _LONGEST_ERROR = 500
 _LONGEST_WORD = 60
@@ -59,6 +60,7 @@ class Answer:
     Args:
         since_began_s: converts this machine's monotonic time to that of the records.
         received: is told how many more tokens have come.
+        heard: is given each event, before what it says is known.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class Answer:
         dialect: Dialect,
         since_began_s: Callable[[float], float],
         received: Callable[[int], None],
+        heard: Heard | None = None,
     ) -> None:
+        self._heard = heard
         self._request = request
         self._dialect = dialect
         self._since_began_s = since_began_s
@@ -165,6 +169,8 @@ class Answer:
         self.outcome, self.error = outcome, " ".join(words.split())
 
     def _add(self, event: Event) -> None:
+        if self._heard is not None:
+            self._heard(event)
         if event.error and self.outcome == "ok":
             self.fail("server-error", event.error)
         if event.is_whole:

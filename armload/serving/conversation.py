@@ -121,6 +121,11 @@ def never_sent(
     )
 
 
+def is_too_long(error: str) -> bool:
+    """Say whether a service refused a prompt because it does not fit the context."""
+    return bool(_TOO_LONG.search(error))
+
+
 def _as_turn(conversation: Conversation, place: Place, turn: int) -> dict[str, Any]:
     return {
         "conversation": place.conversation,
@@ -130,7 +135,7 @@ def _as_turn(conversation: Conversation, place: Place, turn: int) -> dict[str, A
 
 
 def _outgrown(record: RequestRecord, turn: int, context_tokens: int | None) -> dict[str, Any]:
-    is_refused = record.outcome in ("http", "server-error") and _TOO_LONG.search(record.error)
+    is_refused = record.outcome in ("http", "server-error") and is_too_long(record.error)
     if turn and is_refused:
         return {"outcome": "context-full"}
     if record.outcome == "ok" and has_filled(record, context_tokens):

@@ -9,7 +9,8 @@ from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.options import declared_options
 from armload.engines.contradictions import check_consistent
-from armload.engines.service_plan import ServiceSettings, ServingPlan
+from armload.engines.plan import Computation
+from armload.engines.service_plan import ServingPlan
 
 _FIELDS = {each.name.replace("-", "_"): each.field for each in declared_options(ServingPlan)}
 """Options that a service has, and what they are called in its plan."""
@@ -40,9 +41,7 @@ def serving_fields(options: Options, origin: str) -> dict[str, Any]:
     return found
 
 
-def serving_plan(
-    typed: ServiceSettings, origin: Mapping[str, Any] | None = None
-) -> ServingPlan | None:
+def serving_plan(typed: Computation, origin: Mapping[str, Any] | None = None) -> ServingPlan | None:
     """Return how a model is served; none where nothing is set.
 
     Args:

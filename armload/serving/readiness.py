@@ -45,7 +45,7 @@ def check_service(target: LoadTarget, request: CompletionRequest, timeout_s: flo
     A refusal of this one request, such as of a prompt that is too long, is none of the service.
     """
     record = answer_alone(target, request.model_copy(update={"max_tokens": 1}), timeout_s)
-    error = _fault(target, record)
+    error = unreachable(target, record) or _misfit(target, record)
     if error is not None:
         raise error
     if target.dialect.name == OpenAiChat.name:
@@ -79,16 +79,16 @@ def answer_alone(target: LoadTarget, request: CompletionRequest, timeout_s: floa
     return asyncio.run(send())
 
 
-def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
-    dialect = target.dialect
-    others = ", ".join(each.name for each in DIALECTS if each is not dialect)
+def unreachable(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
+    """Return why a service answers nobody, or not this client; none where it does."""
     if record.outcome == "refused":
         return ConnectError(
             f"{target.url}: nothing answers there: {record.error}.",
             "Check the address, or start a service: armload serve --board BOARD --model MODEL",
         )
     if record.error.startswith(REDIRECTED):
-        place = record.error.removeprefix(REDIRECTED).strip("'").removesuffix(dialect.path)
+        address = record.error.removeprefix(REDIRECTED).strip("'")
+        place = address.removesuffix(target.dialect.path)
         return UsageError(
             f"{target.url}: {record.error}.",
             f"If that is the service that you mean, give its address: --url {place}",
@@ -98,6 +98,17 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
             f"{target.url}: the service refuses the API key: {record.error}",
             "Give the file that holds its key: --api-key-file FILE.",
         )
+    if record.status == _NOT_READY:
+        return RunError(
+            f"{target.url}: the service is not ready: {record.error}",
+            "Try again when it has loaded its model.",
+        )
+    return None
+
+
+def _misfit(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
+    dialect = target.dialect
+    others = ", ".join(each.name for each in DIALECTS if each is not dialect)
     if record.status in (_NOT_FOUND, _NOT_ALLOWED) or record.outcome == "malformed":
         return UsageError(
             f"{target.url}: the service does not speak dialect {dialect.name} at {dialect.path} "
@@ -111,11 +122,6 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
             f"{target.url}: the service does not support this: {record.error}",
             "For embeddings, serve the model with --embeddings model, or with --embeddings mean if "
             "its file specifies no pooling.",
-        )
-    if record.status == _NOT_READY:
-        return RunError(
-            f"{target.url}: the service is not ready: {record.error}",
-            "Try again when it has loaded its model.",
         )
     if record.outcome == "timeout":
         return RunError(

@@ -19,7 +19,8 @@ from armload.core.errors import BoardError, BusyError, ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
-from armload.deploy.deployment import deploy
+from armload.deploy.clean import contents, remove
+from armload.deploy.deployment import deploy, link_plainly
 from armload.deploy.holder import this_process
 from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.lease import leased
@@ -331,3 +332,35 @@ def test_a_file_in_the_way_of_the_work_folder_is_said(host: Host, tmp_path: Path
         push(
             host, layout, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
         )
+
+
+def test_plain_names_lead_to_the_newest_and_go_with_what_they_lead_to(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    layout = Layout(workdir=board.workdir)
+    workdir = Path(board.workdir)
+    files = [workdir / "models" / (each * 12) / "a model.gguf" for each in "12"]
+    program = workdir / "bin" / ("3" * 12) / "llama-completion"
+    for file in (*files, program):
+        file.parent.mkdir(parents=True)
+        file.write_text(file.parent.name)
+    (workdir / "bin" / "llama-server").mkdir()
+    taken = program.with_name("llama-server")
+    taken.touch()
+    plain = workdir / "models" / "a model.gguf"
+    for file in files:
+        linked = link_plainly(host, layout, [PurePosixPath(each) for each in (file, program)])
+        assert linked == {
+            PurePosixPath(file): PurePosixPath(plain),
+            PurePosixPath(program): layout.workdir / "bin" / "llama-completion",
+        }
+        assert plain.read_text() == file.parent.name
+        assert not plain.readlink().is_absolute()
+    assert link_plainly(host, layout, [PurePosixPath(taken)]) == {}, "a folder has that name"
+
+    kept = {entry.name.name for entry in contents(host, board.workdir)}
+    assert kept == {"1" * 12, "2" * 12, "3" * 12, "llama-server"}
+    newest = [entry for entry in contents(host, board.workdir) if entry.name.name == "2" * 12]
+    remove(host, board.workdir, newest)
+    assert not plain.is_symlink()
+    assert (workdir / "bin" / "llama-completion").is_symlink()

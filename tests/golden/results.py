@@ -28,7 +28,7 @@ from armload.boards.ssh_connection import ServerKey
 from armload.build.binary import Binary
 from armload.build.inspection import Inspection
 from armload.conversion.checkpoints.converting import Converted
-from armload.core.errors import BoardError
+from armload.core.errors import BoardError, RunError
 from armload.core.workspace import runs_folder
 from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
@@ -44,7 +44,10 @@ from armload.report.services import ServedModel
 from armload.runs import store
 from armload.runs.fetch import Pulled
 from armload.runs.placing import Deployed
+from armload.serving.chat import Reply
+from armload.serving.dialects.openai import OpenAiChat
 from armload.serving.listing import RunningService
+from armload.serving.target import LoadTarget
 from armload.tuning.record import TuningFolder
 from tests.golden.sandbox import RECORDED
 
@@ -156,6 +159,8 @@ def _opened(request: Any, *_: object, **__: object) -> AbstractContextManager[Si
         return Deployed(
             program=place / "bin" / "555555555555" / "llama-completion",
             model=place / "models" / "aaaaaaaaaaaa" / "m.gguf",
+            program_link=place / "bin" / "llama-completion",
+            model_link=place / "models" / "m.gguf",
             sent=True,
         )
 
@@ -217,6 +222,41 @@ def _added(*_: object) -> AddedBoard:
 @contextmanager
 def _served(*_: object, **__: object) -> Iterator[SimpleNamespace]:
     yield SimpleNamespace(url="http://127.0.0.1:8080", api_key="", model="llama-3.2-1b-q4_0.gguf")
+
+
+def _talking(error: RunError | None) -> StandIns:
+    reply = Reply(
+        answer="Air scatters blue light most.",
+        thoughts="Rayleigh.",
+        outcome="dropped" if error else "ok",
+        error="the connection ended" if error else "",
+        finish_reason="" if error else "stop",
+        prompt_tokens=24,
+        cached_tokens=0,
+        generated_tokens=9,
+        context_tokens=2048,
+        ttft_s=0.81,
+        decode_tps=12.3,
+    )
+
+    def ask(_question: object, hear: Callable[[bool, str], None]) -> tuple[Reply, object]:
+        for is_thought, text in ((True, reply.thoughts), (False, reply.answer)):
+            hear(is_thought, text)
+        return reply, error
+
+    known = LoadTarget(
+        url="http://127.0.0.1:8080",
+        api_key="",
+        model="llama-3.2-1b-q4_0.gguf",
+        dialect=OpenAiChat(),
+        board="kitchen",
+    )
+    partner = SimpleNamespace(target=known, place="kitchen")
+    return {
+        "armload.cli.verbs.chat._read_question": returning("Why is the sky blue?"),
+        "armload.cli.verbs.chat._partner": returning(nullcontext(partner)),
+        "armload.serving.chat.Chat": returning(SimpleNamespace(partner=partner, ask=ask)),
+    }
 
 
 QUANTISED = {
@@ -343,6 +383,10 @@ DONE: Mapping[str, StandIns] = {
             lacks_chat_template=returning(1)
         ),
     },
+    "chat --board kitchen": _talking(None),
+    "chat --board kitchen --system cut": _talking(
+        RunError("kitchen did not finish its answer: the connection ended.", "Ask again.")
+    ),
     "serve.list --board kitchen,cellar": {"armload.serving.listing.services": _listed},
     "serve.list --board kitchen": {"armload.serving.listing.services": returning(())},
     "serve.stop --board kitchen": {"armload.serving.listing.stop_service": _run("0001")},

@@ -14,7 +14,7 @@ import pytest
 from armload.cli import program
 from armload.cli.help import EXIT_STATUSES, grouped
 from armload.cli.manual import manual
-from armload.cli.registry import VERB_GROUPS, VERBS
+from armload.cli.registry import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
 from armload.cli.run_filter import RunFilter
 from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
@@ -44,7 +44,7 @@ def test_every_verb_has_one_line_and_an_example_and_explains_its_options(name: s
 
 
 def test_help_and_the_manual_list_every_verb_once_under_the_heading_of_its_group() -> None:
-    helped = run("armload", "--help").stdout
+    helped = run("armload", "help", "all").stdout
     page = manual()["armload.1"].replace("\\-", "-").partition(".SH VERBS")[2]
     places = []
     for heading, names in VERB_GROUPS.items():
@@ -57,6 +57,21 @@ def test_help_and_the_manual_list_every_verb_once_under_the_heading_of_its_group
     assert places == sorted(places)
     everywhere = [name for names in VERB_GROUPS.values() for name in names]
     assert sorted(everywhere) == sorted(VERBS)
+
+
+def test_the_first_page_of_help_is_one_screen_with_the_verbs_of_a_normal_week() -> None:
+    page = run("armload", "--help").stdout
+    assert page == run("armload", "help").stdout
+    lines = page.splitlines()
+    assert len(lines) < 24, "the prompt below it takes a line, too"
+    assert max(map(len, lines)) <= 80
+    listed = re.findall(r"^  ([a-z]+) ", page, re.MULTILINE)
+    shown = [name for name in WEEK if name in VERBS or verbs_in(name)]
+    assert listed == [*shown, "help", "help"]
+    assert {"demo", "init", "build", "deploy", "bench", "chat", "fit", "compare", "show"} <= {
+        *shown
+    }
+    assert {name for name in WEEK if name not in VERBS} <= GROUPS.keys()
 
 
 def test_help_needs_none_of_the_heavy_libraries() -> None:

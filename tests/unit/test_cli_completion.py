@@ -38,7 +38,8 @@ FREE = {
 }
 """Words for values that nothing can be offered for."""
 FREE_OPTIONS = {
-    *("board.add NAME", "eval --prompt", "init --name", "serve.stop --run", "watch --name"),
+    *("board.add NAME", "eval --prompt", "init --name", "serve.stop --run", "shell COMMAND"),
+    "watch --name",
 }
 
 
@@ -191,7 +192,7 @@ def test_what_can_follow(line: str, words: list[str] | None, workspace: Path) ->
 
 def test_nothing_typed_yet_offers_all(workspace: Path) -> None:
     assert offered("armload ") == [*VERBS, "help"]
-    assert offered("armload help ") == list(VERBS)
+    assert offered("armload help ") == [*VERBS, "all"]
     assert {"kitchen", "half", "virtual"} <= set(offered("armload bench --board "))
     hardware = offered("armload fit --hardware ")
     assert set(hardware) == {

@@ -111,6 +111,7 @@ MISTAKEN = {
     "deploy --board nowhere": 2,
     "bench --n-predict many": 2,
     "watch": 2,
+    "chat --board nowhere": 2,
     "fit --context many": 2,
     "fit --hardware nothing": 2,
     "eval --budget few": 2,

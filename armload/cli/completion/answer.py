@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from armload.cli.completion.names import CompletionWord, names, open_ended
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry, load_table
+from armload.cli.registry import ALL_VERBS
 
 _SEPARATORS = frozenset("\t\n")
 _SPECIAL = frozenset(" \"'\\$`&;|<>()*?[]{}!#")
@@ -135,7 +136,7 @@ def _following(words: list[str], current: str, table: CompletionTable) -> list[C
     if not words:
         return [*verbs, _HELP_VERB, *(_PROGRAM if current.startswith("-") else ())]
     if words == [_HELP_VERB.word]:
-        return verbs
+        return [*verbs, _EVERY_VERB]
     verb = table["verbs"].get(words[0])
     if verb is None:
         return []
@@ -155,6 +156,7 @@ def _following(words: list[str], current: str, table: CompletionTable) -> list[C
 
 _HELP = CompletionWord("--help", "show this page")
 _HELP_VERB = CompletionWord("help", "show the help page of a verb")
+_EVERY_VERB = CompletionWord(ALL_VERBS, "all verbs by group, and the exit statuses")
 _PROGRAM = (_HELP, CompletionWord("--version", "show the version"))
 
 

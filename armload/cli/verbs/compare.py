@@ -43,7 +43,7 @@ class CompareOptions(RunFilter, OutputOptions):
 
 @verb(CompareOptions)
 def compare(options: CompareOptions) -> Result:
-    """Show how much faster or slower B is than A, with a confidence interval.
+    """Show how much faster or slower B is, with a confidence interval.
 
     Example: armload compare kitchen:llama-3.2-1b-q4_0 latest --fail-if-slower 3%
     """

@@ -38,9 +38,11 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 def deploy(options: DeployOptions) -> Result:
     """Copy the engine and a model to a board and verify them there.
 
-    Builds the engine first if necessary. Several boards are handled in parallel; if one
-    fails, the others continue. Example: armload deploy --board dayu200 --model m.gguf
+    Builds the engine first if necessary, and says how to run it by hand. Several boards are
+    handled in parallel; if one fails, the others continue.
+    Example: armload deploy --board dayu200 --model m.gguf
     """
+    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.engines.completion import PROGRAM
@@ -62,4 +64,5 @@ def deploy(options: DeployOptions) -> Result:
                 return board.deploy(chosen, verify=options.verify)
 
         outcomes = on_each(names, put, progress)
-    return DeployedOnBoards(outcomes=tuple(outcomes), verified=options.verify)
+    here = {} if options.scheduler else {name: load_board(name) for name in names}
+    return DeployedOnBoards(outcomes=tuple(outcomes), verified=options.verify, boards=here)

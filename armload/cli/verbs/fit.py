@@ -57,7 +57,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
 
 @verb(FitOptions, keeps=True)
 def fit(options: FitOptions) -> Result:
-    """Predict whether models fit on a board, and how fast they would be there.
+    """Predict whether models fit on a board, and how fast they will be.
 
     No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
     model. For models on the hub, only the header is downloaded. Without --model, current models are

@@ -60,7 +60,7 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
 
 @verb(InitOptions, results=(runs_folder, sweeps_folder))
 def init(options: InitOptions) -> None:
-    """Set up a workspace in this folder: add a board, choose a model, and run it.
+    """Set up a workspace here: add a board, choose a model, and run it.
 
     Asks for whatever is not given; Enter accepts the proposed answer. Pins the board's host key
     after you have compared it, probes the board, writes its file to boards/, makes it the

@@ -53,7 +53,7 @@ class ShowOptions(RunFilter, OutputOptions):
 
 @verb(ShowOptions)
 def show(options: ShowOptions) -> Result:
-    """Show a run, sweep, evaluation, load, tuning or bisection, or list runs or loads.
+    """Show a run, sweep, load or other result, or list runs or loads.
 
     Example: armload show latest
     """

@@ -125,7 +125,8 @@ class OpenAiChat:
         said = text_of(delta.get("content")) or text_of(delta.get("refusal")) or _spoken(delta)
         calls = tuple(_calls(delta, is_whole="message" in choice))
         text = f"{thought}{said}{''.join(call.name + call.arguments for call in calls)}"
-        return replace(event_of(content, choice, text), content=said, tool_calls=calls)
+        event = event_of(content, choice, text)
+        return replace(event, thought=thought, content=said, tool_calls=calls)
 
 
 def _calls(delta: dict[str, Any], *, is_whole: bool) -> Iterator[ToolCallPart]:

@@ -299,35 +299,54 @@ tell_policy() {
   look "$policy/scaling_max_freq"
   echo "$cores;$governor;$khz;$max_khz;$seen"
 }
-# Tells of each policy whether its governor can be written, which it has, and which there are.
-tell_governors() { each_policy tell_governor; }
+# Calls a function for each of the devices in folders $2..., or for each policy where there are none.
+each_governed() {
+  visit=$1
+  shift
+  [ $# -gt 0 ] || { each_policy "$visit"; return; }
+  for policy do "$visit"; done
+}
+# The file in folder $policy that shows the governor. A device's has no prefix.
+find_governor() {
+  prefix=scaling_
+  [ -e "$policy/governor" ] && prefix=
+  governor_file=$policy/${prefix}governor
+}
+# Tells of each policy, or of each device in folders $@, whether its governor can be written, which
+# it has, and which there are.
+tell_governors() { each_governed tell_governor "$@"; }
 tell_governor() {
-  look "$policy/scaling_governor"
+  find_governor
+  look "$governor_file"
   now=$seen may=no
   # Writing what stands there changes nothing.
-  [ -n "$now" ] && { echo "$now" >"$policy/scaling_governor"; } 2>/dev/null && may=yes
-  look "$policy/scaling_available_governors"
+  [ -n "$now" ] && { echo "$now" >"$governor_file"; } 2>/dev/null && may=yes
+  look "$policy/${prefix}available_governors"
   echo "$may;$now;$seen"
 }
-# Sets governor $1; what to go back to is noted before anything is changed.
+# Sets governor $1 of each policy, or of each device in folders $2...; what to go back to is noted
+# before anything is changed.
 set_governors() {
   wanted=$1
-  each_policy set_governor
+  shift
+  each_governed set_governor "$@"
 }
 set_governor() {
-  look "$policy/scaling_governor"
+  find_governor
+  look "$governor_file"
   [ -n "$seen" ] || return
   former=$seen
   echo "$former - $policy" >>governors
-  { echo "$wanted" >"$policy/scaling_governor"; } 2>/dev/null
-  look "$policy/scaling_governor"
+  { echo "$wanted" >"$governor_file"; } 2>/dev/null
+  look "$governor_file"
   echo "$former $seen $policy" >>governors
 }
-# Gives each policy the governor back that it had before the run in folder $1; once.
+# Gives each policy and device the governor back that it had before the run in folder $1; once.
 give_governors_back() {
   [ -e "$1/governors" ] && [ ! -e "$1/restored" ] || return
   while read -r former now policy; do
-    { echo "$former" >"$policy/scaling_governor"; } 2>/dev/null
+    find_governor
+    { echo "$former" >"$governor_file"; } 2>/dev/null
   done <"$1/governors"
   true >"$1/restored"
 }
@@ -381,6 +400,50 @@ tell_group() {
       *active_file | slab_reclaimable) echo "$key $value" ;;
     esac
   done 2>/dev/null <"$group/memory.stat"
+}
+
+# Prints of each clock of memory, GPU, NPU and interconnect the file that shows it, its name, its
+# governor, its rate, the lowest and the highest it may have now, and all that it has.
+tell_clocks() {
+  for folder in /sys/class/devfreq/*; do
+    [ -d "$folder" ] || continue
+    look "$folder/name"
+    line="$folder/cur_freq;${seen:-${folder##*/}}"
+    for file in governor cur_freq min_freq max_freq available_frequencies; do
+      look "$folder/$file"
+      line="$line;$seen"
+    done
+    echo "$line"
+  done
+  # The memory's, where root may read it: in Jetson's firmware, or in the kernel's tree of clocks.
+  for file in /sys/kernel/debug/bpmp/debug/clk/emc/rate /sys/kernel/debug/clk/emc/clk_rate /sys/kernel/debug/clk/dram/clk_rate /sys/kernel/debug/clk/*clk_ddr/clk_rate /sys/kernel/debug/clk/*clk_ddrc/clk_rate; do
+    look "$file"
+    [ -n "$seen" ] || continue
+    folder=${file%/*}
+    line="$file;${folder##*/};;$seen"
+    for limit in min max; do
+      look "${file%rate}${limit}_rate"
+      line="$line;$seen"
+    done
+    echo "$line;"
+    break
+  done
+  command -v vcgencmd >/dev/null 2>&1 || return 0
+  for name in arm core v3d; do
+    seen=$(vcgencmd measure_clock "$name" 2>/dev/null | head -c 200)
+    case $seen in *=*) echo "vcgencmd;$name;;${seen#*=};;;" ;; esac
+  done
+}
+
+# Tells how long each of the clocks $@ has had each of its frequencies, where the kernel counts it.
+tell_transitions() {
+  read -r since rest </proc/uptime
+  echo "#at $since"
+  for clock do
+    [ -r "${clock%/*}/trans_stat" ] || continue
+    echo "#clock $clock"
+    head -c 16384 "${clock%/*}/trans_stat"
+  done 2>/dev/null
 }
 
 # Prints of each thermal zone its number, what it shows ("-" for no answer), and its name.
@@ -467,6 +530,8 @@ tell_state() {
   each_memory_group tell_group 2>/dev/null
   tell_part policies
   each_policy tell_policy
+  tell_part clocks
+  tell_clocks
   tell_part temperatures
   tell_temperatures
   tell_part throttling

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
+from armload.boards.device_clocks import DeviceClock, read_device_clocks
 from armload.boards.folder import Mount, free_bytes, mount_of, storage_of
 from armload.boards.sensors import Sensor, hottest, read_sensors
 from armload.boards.throttling import ThrottleState, read_throttling
@@ -108,6 +109,7 @@ class Conditions(Value):
         workdir_in_memory: what is written to that folder takes memory, and a restart deletes it.
         governors: CPU frequency governors in use; empty where there is no cpufreq.
         clusters: the cores by frequency policy.
+        device_clocks: of memory, GPU, NPU and interconnect; empty where nothing shows one.
         celsius: hottest sensor that counts; none where there is none.
         sensors: all thermal zones.
         throttling: what hardware and firmware tell of slowing the board down.
@@ -128,6 +130,7 @@ class Conditions(Value):
     workdir_in_memory: Annotated[bool, LEAVES] = False
     governors: Annotated[tuple[str, ...], Leaves("governor")] = ()
     clusters: Annotated[tuple[ClusterState, ...], LEAVES] = ()
+    device_clocks: Annotated[tuple[DeviceClock, ...], LEAVES] = ()
     celsius: Annotated[Finite | None, LEAVES] = None
     sensors: tuple[Sensor, ...] = ()
     throttling: tuple[ThrottleState, ...] = ()
@@ -191,6 +194,7 @@ def read_conditions(
         workdir_in_memory=in_memory,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,
+        device_clocks=read_device_clocks(parts.get("clocks", ())),
         celsius=warmest.celsius if warmest else None,
         sensors=found,
         throttling=throttling.states if throttling else (),

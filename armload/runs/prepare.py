@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down, need_sensor
+from armload.boards.device_clocks import sampled_clocks
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.boards.sensors import chosen_zones
@@ -16,7 +17,7 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageErr
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.deploy.deployment import Deployment
-from armload.deploy.launch import BoardSetup, check_governor
+from armload.deploy.launch import BoardSetup, check_governors, governor_settings
 from armload.deploy.layout import Layout
 from armload.deploy.own_programs import own_program, program_of_the_shell
 from armload.deploy.rates import measured_rates
@@ -90,7 +91,9 @@ def as_wanted(
     check_cores(settings, board, found)  # not every command tells its session the settings
     rates = found.rates
     if settings.measure_rates and reads:
-        rates = measured_rates(host, board, found, progress, file=reads[0])
+        rates = measured_rates(
+            host, board, found, progress, file=reads[0], governor=settings.governor
+        )
     cores = settings.cores_on(found)
     launcher = (*_pinning(host, board, settings, cores, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
@@ -108,9 +111,10 @@ def as_wanted(
     setup = BoardSetup(
         cold=settings.cold,
         evict=evict,
-        governor=settings.governor,
+        governors=governor_settings(board.name, settings.governor, found.conditions.device_clocks),
         clock=_clock(host, board, cores, found, progress),
         zones=chosen_zones(found.conditions.sensors),
+        clocks=tuple(each.path for each in sampled_clocks(found.conditions.device_clocks)),
     )
     layout = Layout(workdir=board.workdir)
     return Prepared(
@@ -122,7 +126,7 @@ def as_wanted(
 def check_state(host: Host, board: Board, settings: Sequence[Settings], found: Probe) -> None:
     """Refuse states that a board cannot be brought into."""
     for governor in {each.governor: None for each in settings if each.governor is not None}:
-        check_governor(host, governor)
+        check_governors(host, governor, found.conditions.device_clocks)
     if any(each.cool_to_celsius is not None for each in settings):
         need_sensor(board, found.conditions.sensors)
 

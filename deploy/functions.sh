@@ -351,22 +351,22 @@ give_governors_back() {
   true >"$1/restored"
 }
 
-# Calls a function for each control group, v1 or v2, that limits the memory of this shell: its
+# Calls function $2 for each control group, v1 or v2, in which this shell is for controller $1: its
 # folder is in $group, the innermost comes first. A name in /proc/self/cgroup begins at the root of
 # the shell's namespace, a mount at any group; where the two do not meet, what is mounted is all
 # there is. With v1, a group's limit holds for those inside it only where it says so.
-each_memory_group() {
-  visit=$1
+each_group() {
+  controller=$1 visit=$2
   while IFS=: read -r number controllers name; do
     case ",$controllers," in
       ,,) type=' - cgroup2 ' ;;
-      *,memory,*) type=' - cgroup ' ;;
+      *,"$controller",*) type=' - cgroup ' ;;
       *) continue ;;
     esac
     top=
     while read -r mount parent device root point options; do
       case " $options" in *"$type"*) ;; *) continue ;; esac
-      case "$controllers,${options##* }," in ,* | *,memory,*) ;; *) continue ;; esac
+      case "$controllers,${options##* }," in ,* | *,"$controller",*) ;; *) continue ;; esac
       root=${root%/}
       case $name/ in
         "$root"/*) top=$point inner=${name#"$root"} ;;
@@ -400,6 +400,36 @@ tell_group() {
       *active_file | slab_reclaimable) echo "$key $value" ;;
     esac
   done 2>/dev/null <"$group/memory.stat"
+}
+
+# Tells which cores this shell may use, which its control groups let it ask for, and their quotas.
+tell_cpus() {
+  while read -r key value; do
+    case $key in Cpus_allowed_list:) echo "affinity $value"; break ;; esac
+  done 2>/dev/null </proc/self/status
+  while IFS=: read -r number controllers name; do
+    case ",$controllers," in ,, | *,cpuset,*) echo groups; break ;; esac
+  done 2>/dev/null </proc/self/cgroup
+  cpuset=
+  each_group cpuset tell_cpuset 2>/dev/null
+  each_group cpu tell_quota 2>/dev/null
+}
+# The innermost that shows one counts. Android's have no prefix.
+tell_cpuset() {
+  [ -z "$cpuset" ] || return 0
+  for file in cpuset.cpus.effective cpuset.effective_cpus cpuset.cpus effective_cpus cpus; do
+    look "$group/$file"
+    [ -n "$seen" ] && { cpuset=$seen; echo "cpuset $cpuset"; return 0; }
+  done
+}
+tell_quota() {
+  look "$group/cpu.max"
+  [ -n "$seen" ] && echo "quota $seen"
+  look "$group/cpu.cfs_quota_us"
+  [ -n "$seen" ] || return 0
+  quota=$seen
+  look "$group/cpu.cfs_period_us"
+  echo "quota $quota $seen"
 }
 
 # Prints of each clock of memory, GPU, NPU and interconnect the file that shows it, its name, its
@@ -527,7 +557,9 @@ tell_state() {
   cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts
   while read -r line; do echo "$line"; done 2>/dev/null </proc/swaps
   tell_part memory
-  each_memory_group tell_group 2>/dev/null
+  each_group memory tell_group 2>/dev/null
+  tell_part cpus
+  tell_cpus
   tell_part policies
   each_policy tell_policy
   tell_part clocks

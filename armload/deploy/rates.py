@@ -94,7 +94,7 @@ def measure(
         values = {
             "workdir": board.workdir,
             "program": program,
-            "threads": found.cores if memory else 0,
+            "threads": found.conditions.usual_threads if memory else 0,
             "free_bytes": found.conditions.memory_available_bytes,
             "clock": (clock.path,) if clock else (),
             "governors": governor_settings(board.name, governor, clocks),

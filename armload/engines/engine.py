@@ -146,6 +146,14 @@ class RunContext(Value):
     spread: Spread | None = None
     servers: tuple[str, ...] = ()
 
+    @property
+    def most_threads(self) -> int | None:
+        """How many threads may compute at a time; none for as many as its cores."""
+        now = self.found.conditions
+        if self.cores is not None:
+            return now.cpus.quota_threads
+        return now.usual_threads if self.found.is_limited else None
+
 
 class Spreadable(Value):
     """What members of a group can compute a part of.

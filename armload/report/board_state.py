@@ -11,6 +11,7 @@ from armload.boards.device_clocks import DeviceClock
 from armload.boards.probe import NumaNode
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import FIRMWARE_BITS, ThrottleState
+from armload.core.cpu_sets import cpu_words
 from armload.core.values import counted, format_bytes
 from armload.report.formatting import UNKNOWN
 
@@ -28,6 +29,25 @@ def clusters_line(conditions: Conditions) -> str:
         for cluster in conditions.clusters
         if cluster.governor or cluster.khz or cluster.max_khz
     )
+
+
+def cpu_access_line(conditions: Conditions) -> str:
+    """Say what affinity and control groups leave of the cores; nothing where they leave all."""
+    usual, allowed, quota = (
+        conditions.usual_cores,
+        conditions.allowed_cores,
+        conditions.cpus.quota,
+    )
+    said = []
+    if usual != conditions.cores:
+        said.append(f"programs run on {cpu_words(usual)}")
+    if allowed not in (conditions.cores, usual):
+        said.append(f"may ask for {cpu_words(allowed)}")
+    elif allowed != usual:
+        said.append("may ask for all")
+    if quota is not None:
+        said.append(f"get at most {quota:.3g} cores of CPU time")
+    return ", ".join(said)
 
 
 _DEVICES = {"gpu": "GPU", "npu": "NPU", "cpu": "CPU", "other": ""}

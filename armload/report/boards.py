@@ -33,6 +33,7 @@ from armload.deploy.rates import Missing
 from armload.report import formatting as words
 from armload.report.board_state import (
     clusters_line,
+    cpu_access_line,
     device_clocks_line,
     nodes_line,
     sensors_line,
@@ -284,6 +285,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
+    if may := cpu_access_line(now):
+        cores += f"; {may}"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:

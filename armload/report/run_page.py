@@ -17,6 +17,7 @@ from armload.report.board_state import (
     clock_use_line,
     clocks_line,
     clusters_line,
+    cpu_access_line,
     device_clocks_line,
     sensors_line,
     throttling_line,
@@ -169,6 +170,8 @@ def _conditions(run: Run) -> Table:
         table.add("governor", *(", ".join(each.governors) for each in found))
     if before.device_clocks:
         table.add("device clocks", *(device_clocks_line(each) or unknown for each in found))
+    if cpu_access_line(before):
+        table.add("cores", *(cpu_access_line(each) or "all" for each in found))
     table.add("kernel", *(each.kernel for each in found))
     return table
 

@@ -95,6 +95,7 @@ def as_wanted(
             host, board, found, progress, file=reads[0], governor=settings.governor
         )
     cores = settings.cores_on(found)
+    _say_quota(board, settings, found, progress)
     launcher = (*_pinning(host, board, settings, cores, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
@@ -133,20 +134,38 @@ def check_state(host: Host, board: Board, settings: Sequence[Settings], found: P
 
 def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
     """Refuse cores that a board does not have, and more threads than it has cores."""
-    there = {core for cluster in probe.conditions.clusters for core in cluster.cores}
-    chosen = there if settings.cpus is None else {*cpu_numbers(settings.cpus)}
+    now = probe.conditions
+    there = {*now.cores}
+    chosen = {*now.usual_cores} if settings.cpus is None else {*cpu_numbers(settings.cpus)}
     if not chosen <= there:
         missing = ", ".join(str(core) for core in sorted(chosen - there))
         raise UsageError(
             f"--cpus {settings.cpus}: {board.name} has no core {missing}.",
             f"It has: {', '.join(str(core) for core in sorted(there))}.",
         )
+    if refused := chosen - {*now.allowed_cores}:
+        raise UsageError(
+            f"--cpus {settings.cpus}: a control group (cpuset) on {board.name} does not allow core "
+            f"{cpu_words(refused)}.",
+            f"Allowed: {cpu_words(now.allowed_cores)}.",
+        )
     if settings.threads is not None and settings.threads > len(chosen):
         where = f"{board.name} has" if settings.cpus is None else f"--cpus {settings.cpus} is"
+        if settings.cpus is None and chosen != there:
+            where = f"{board.name} lets this user's programs run on"
         cores = counted(len(chosen), "core")
         raise UsageError(
             f"--threads {settings.threads} is too many: {where} {cores}.",
             f"Use --threads {len(chosen)} or fewer.",
+        )
+
+
+def _say_quota(board: Board, settings: Settings, found: Probe, progress: Progress) -> None:
+    cpus = found.conditions.cpus
+    if cpus.quota is not None and (settings.threads or 0) > cpus.quota:
+        progress.say(
+            f"{board.name}: a control group limits this user's programs to {cpus.quota:.3g} cores "
+            f"of CPU time: {settings.threads} threads will be paused for a part of it."
         )
 
 
@@ -162,7 +181,7 @@ def _pinning(
         return ()
     if settings.cpus is None:
         fast = " and ".join(f"{each.cores} {each.name}" for each in found.fast_clusters)
-        every = cpu_words([core for each in found.clusters for core in each.numbers])
+        every = cpu_words(found.conditions.usual_cores)
         progress.say(
             f"{board.name}: using its {fast} (cores {cores}), because slower cores would hold them "
             f"up. --cpus {every} uses all."

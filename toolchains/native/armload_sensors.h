@@ -26,6 +26,7 @@ enum {
     ARMLOAD_NO_TEMPERATURE  = -1000000,
     ARMLOAD_COLDEST_CELSIUS = -40, // no zone that works reaches these
     ARMLOAD_HOTTEST_CELSIUS = 150,
+    ARMLOAD_LEAST_TENTHS    = 150, // of zones that were chosen by name, too hot for degrees
 };
 
 _Static_assert((ARMLOAD_MAX_CORES + ARMLOAD_MAX_CLOCKS) * sizeof(",-9223372036854775808") + 2048
@@ -38,6 +39,7 @@ static struct {
     cpu_set_t core_numbers;
     int       zone_count;
     int       zones[ARMLOAD_MAX_ZONES];
+    bool      chosen_zones;
     int       clock_count;
     int       clocks[ARMLOAD_MAX_CLOCKS];
     int64_t   sensed_ns;
@@ -114,6 +116,7 @@ static inline void armload_open_sensors(void) {
     armload_open_clocks(getenv("ARMLOAD_CLOCKS"));
     const char * zones  = getenv("ARMLOAD_ZONES");
     DIR *        folder = opendir("/sys/class/thermal");
+    armload_sensors.chosen_zones = zones != NULL;
     if (folder == NULL) {
         return;
     }
@@ -154,8 +157,9 @@ static inline void armload_sense(int64_t now_ns) {
         if (!armload_read_number(armload_sensors.zones[zone], &value)) {
             continue;
         }
-        if (labs(value) < 1000) { // some vendors' drivers give degrees
-            value *= 1000;
+        if (labs(value) < 1000) { // some vendors' drivers give degrees, or tenths of one
+            const bool in_tenths = armload_sensors.chosen_zones && value >= ARMLOAD_LEAST_TENTHS;
+            value *= in_tenths ? 100 : 1000;
         }
         const bool makes_sense
             = value != 0 && value > ARMLOAD_COLDEST_CELSIUS * 1000 && value < ARMLOAD_HOTTEST_CELSIUS * 1000;

@@ -205,6 +205,7 @@ def assemble(job: Job, folder: Path) -> Run:
                     ServerLoad(board=each.board.name, threads=each.threads, samples=each.samples)
                     for each in members
                 ],
+                device_clocks=around.device_clocks,
             )
         ),
         verdict=Verdict.of(judge(job, output, ended, around, departure)),

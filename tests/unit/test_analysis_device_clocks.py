@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.compare import compare
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.device_clocks import (
     FILE_NAME,
@@ -15,6 +16,7 @@ from armload.analysis.device_clocks import (
     read_device_clocks_of_run,
     read_transitions,
 )
+from armload.analysis.measurement import measurement_of
 from armload.boards.conditions import Conditions
 from armload.boards.device_clocks import (
     ClockKind,
@@ -22,7 +24,9 @@ from armload.boards.device_clocks import (
     read_device_clocks,
     sampled_clocks,
 )
+from armload.engines.measurement import Measurement
 from armload.engines.trace import Step
+from tests.unit.runs import quick_run
 from tests.unit.samples import conditions, step, steps_with_prompt
 from tests.unit.test_analysis_verdict_board import reasons
 
@@ -210,3 +214,19 @@ def test_counts_that_were_set_back_or_cut_off_count_for_nothing(tmp_path: Path) 
     noted(tmp_path, (100.0, full))
     assert read_device_clocks_of_run(tmp_path, (), board()) == ()
     assert read_device_clocks_of_run(tmp_path / "none", (step(0),), board()) == ()
+
+
+@pytest.mark.parametrize(("other_mhz", "differs"), [(528, True), (2050, False), (None, False)])
+def test_a_comparison_names_memory_clocks_that_differ(
+    other_mhz: int | None, *, differs: bool
+) -> None:
+    def at(mhz: int | None) -> Measurement:
+        times = (TimeAtClock(hz=(mhz or 0) * 1_000_000, share=1),)
+        memory = ClockUse(name="dmc", kind="memory", phase="decode", times=times)
+        clocks = (memory,) if mhz else ()
+        update = {"id": f"at-{mhz}", "device_clocks": clocks}
+        return measurement_of(quick_run().model_copy(update=update))
+
+    (compared,) = compare([at(2112)], [at(other_mhz)])
+    named = [(each.a, each.b) for each in compared.differences if "memory clock" in each.name]
+    assert named == ([(2112, other_mhz)] if differs else [])

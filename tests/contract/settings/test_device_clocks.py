@@ -13,9 +13,11 @@ from armload.boards.device_clocks import DeviceClock, sampled_clocks
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.core.errors import BoardError
+from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.follow import follow, stop
 from armload.deploy.launch import BoardSetup, check_governors, governor_settings
+from armload.deploy.rates import measured_rates
 from tests.contract.launching import launched, nothing, ran
 from tests.contract.settings.kernel import Kernel, board_host
 from tests.waiting import wait_until
@@ -107,6 +109,25 @@ def table(*, at_528_ms: int, at_2112_ms: int) -> str:
         f"* 528000000:         0         7{at_528_ms:10}\n"
         f" 2112000000:         6         0{at_2112_ms:10}\nTotal transition : 13\n"
     )
+
+
+def test_bandwidth_is_measured_under_the_governor_of_the_run_and_kept_with_the_clock(
+    host: Host, board: Board, kernel: Kernel
+) -> None:
+    before, found = governors(kernel), probe(host, board)
+    wanted = "memory=performance"
+    rates = measured_rates(host, board, found, Silent(), governor=wanted)
+    assert rates.memory_clock_hz == 528_000_000, "a file does not change by itself"
+    assert governors(kernel) == before
+    assert probe(host, board).rates.memory_clock_hz == 528_000_000
+    # A measurement that was cut off had the governor set.
+    left = Path(board.workdir / ".rates.governors")
+    left.mkdir()
+    (left / "governors").write_text(f"simple_ondemand performance {DEVICES}/dmc\n")
+    (kernel.devices / "dmc/governor").write_text("performance\n")
+    measured_rates(host, board, probe(host, board), Silent(), governor=wanted)
+    assert governors(kernel) == ["simple_ondemand", before[1]]
+    assert not left.exists()
 
 
 def test_a_device_or_governor_that_cannot_be_had_is_refused_with_what_there_is(

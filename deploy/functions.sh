@@ -299,55 +299,74 @@ tell_policy() {
   look "$policy/scaling_max_freq"
   echo "$cores;$governor;$khz;$max_khz;$seen"
 }
-# Tells of each policy whether its governor can be written, which it has, and which there are.
-tell_governors() { each_policy tell_governor; }
+# Calls a function for each of the devices in folders $2..., or for each policy where there are none.
+each_governed() {
+  visit=$1
+  shift
+  [ $# -gt 0 ] || { each_policy "$visit"; return; }
+  for policy do "$visit"; done
+}
+# The file in folder $policy that shows the governor. A device's has no prefix.
+find_governor() {
+  prefix=scaling_
+  [ -e "$policy/governor" ] && prefix=
+  governor_file=$policy/${prefix}governor
+}
+# Tells of each policy, or of each device in folders $@, whether its governor can be written, which
+# it has, and which there are.
+tell_governors() { each_governed tell_governor "$@"; }
 tell_governor() {
-  look "$policy/scaling_governor"
+  find_governor
+  look "$governor_file"
   now=$seen may=no
   # Writing what stands there changes nothing.
-  [ -n "$now" ] && { echo "$now" >"$policy/scaling_governor"; } 2>/dev/null && may=yes
-  look "$policy/scaling_available_governors"
+  [ -n "$now" ] && { echo "$now" >"$governor_file"; } 2>/dev/null && may=yes
+  look "$policy/${prefix}available_governors"
   echo "$may;$now;$seen"
 }
-# Sets governor $1; what to go back to is noted before anything is changed.
+# Sets governor $1 of each policy, or of each device in folders $2...; what to go back to is noted
+# before anything is changed.
 set_governors() {
   wanted=$1
-  each_policy set_governor
+  shift
+  each_governed set_governor "$@"
 }
 set_governor() {
-  look "$policy/scaling_governor"
+  find_governor
+  look "$governor_file"
   [ -n "$seen" ] || return
   former=$seen
   echo "$former - $policy" >>governors
-  { echo "$wanted" >"$policy/scaling_governor"; } 2>/dev/null
-  look "$policy/scaling_governor"
+  { echo "$wanted" >"$governor_file"; } 2>/dev/null
+  look "$governor_file"
   echo "$former $seen $policy" >>governors
 }
-# Gives each policy the governor back that it had before the run in folder $1; once.
+# Gives each policy and device the governor back that it had before the run in folder $1; once.
 give_governors_back() {
   [ -e "$1/governors" ] && [ ! -e "$1/restored" ] || return
   while read -r former now policy; do
-    { echo "$former" >"$policy/scaling_governor"; } 2>/dev/null
+    find_governor
+    { echo "$former" >"$governor_file"; } 2>/dev/null
   done <"$1/governors"
   true >"$1/restored"
 }
 
-# Calls a function for each control group, v1 or v2, that limits the memory of this shell: its
+# Calls function $2 for each control group, v1 or v2, in which this shell is for controller $1: its
 # folder is in $group, the innermost comes first. A name in /proc/self/cgroup begins at the root of
 # the shell's namespace, a mount at any group; where the two do not meet, what is mounted is all
 # there is. With v1, a group's limit holds for those inside it only where it says so.
-each_memory_group() {
-  visit=$1
+each_group() {
+  controller=$1 visit=$2
   while IFS=: read -r number controllers name; do
     case ",$controllers," in
       ,,) type=' - cgroup2 ' ;;
-      *,memory,*) type=' - cgroup ' ;;
+      *,"$controller",*) type=' - cgroup ' ;;
       *) continue ;;
     esac
     top=
     while read -r mount parent device root point options; do
       case " $options" in *"$type"*) ;; *) continue ;; esac
-      case "$controllers,${options##* }," in ,* | *,memory,*) ;; *) continue ;; esac
+      case "$controllers,${options##* }," in ,* | *,"$controller",*) ;; *) continue ;; esac
       root=${root%/}
       case $name/ in
         "$root"/*) top=$point inner=${name#"$root"} ;;
@@ -381,6 +400,80 @@ tell_group() {
       *active_file | slab_reclaimable) echo "$key $value" ;;
     esac
   done 2>/dev/null <"$group/memory.stat"
+}
+
+# Tells which cores this shell may use, which its control groups let it ask for, and their quotas.
+tell_cpus() {
+  while read -r key value; do
+    case $key in Cpus_allowed_list:) echo "affinity $value"; break ;; esac
+  done 2>/dev/null </proc/self/status
+  while IFS=: read -r number controllers name; do
+    case ",$controllers," in ,, | *,cpuset,*) echo groups; break ;; esac
+  done 2>/dev/null </proc/self/cgroup
+  cpuset=
+  each_group cpuset tell_cpuset 2>/dev/null
+  each_group cpu tell_quota 2>/dev/null
+}
+# The innermost that shows one counts. Android's have no prefix.
+tell_cpuset() {
+  [ -z "$cpuset" ] || return 0
+  for file in cpuset.cpus.effective cpuset.effective_cpus cpuset.cpus effective_cpus cpus; do
+    look "$group/$file"
+    [ -n "$seen" ] && { cpuset=$seen; echo "cpuset $cpuset"; return 0; }
+  done
+}
+tell_quota() {
+  look "$group/cpu.max"
+  [ -n "$seen" ] && echo "quota $seen"
+  look "$group/cpu.cfs_quota_us"
+  [ -n "$seen" ] || return 0
+  quota=$seen
+  look "$group/cpu.cfs_period_us"
+  echo "quota $quota $seen"
+}
+
+# Prints of each clock of memory, GPU, NPU and interconnect the file that shows it, its name, its
+# governor, its rate, the lowest and the highest it may have now, and all that it has.
+tell_clocks() {
+  for folder in /sys/class/devfreq/*; do
+    [ -d "$folder" ] || continue
+    look "$folder/name"
+    line="$folder/cur_freq;${seen:-${folder##*/}}"
+    for file in governor cur_freq min_freq max_freq available_frequencies; do
+      look "$folder/$file"
+      line="$line;$seen"
+    done
+    echo "$line"
+  done
+  # The memory's, where root may read it: in Jetson's firmware, or in the kernel's tree of clocks.
+  for file in /sys/kernel/debug/bpmp/debug/clk/emc/rate /sys/kernel/debug/clk/emc/clk_rate /sys/kernel/debug/clk/dram/clk_rate /sys/kernel/debug/clk/*clk_ddr/clk_rate /sys/kernel/debug/clk/*clk_ddrc/clk_rate; do
+    look "$file"
+    [ -n "$seen" ] || continue
+    folder=${file%/*}
+    line="$file;${folder##*/};;$seen"
+    for limit in min max; do
+      look "${file%rate}${limit}_rate"
+      line="$line;$seen"
+    done
+    echo "$line;"
+    break
+  done
+  command -v vcgencmd >/dev/null 2>&1 || return 0
+  for name in arm core v3d; do
+    seen=$(vcgencmd measure_clock "$name" 2>/dev/null | head -c 200)
+    case $seen in *=*) echo "vcgencmd;$name;;${seen#*=};;;" ;; esac
+  done
+}
+
+# Tells how long each of the clocks $@ has had each of its frequencies, where the kernel counts it.
+tell_transitions() {
+  read -r since rest </proc/uptime
+  echo "#at $since"
+  for clock do
+    [ -r "${clock%/*}/trans_stat" ] || continue
+    echo "#clock $clock"
+    head -c 16384 "${clock%/*}/trans_stat"
+  done 2>/dev/null
 }
 
 # Prints of each thermal zone its number, what it shows ("-" for no answer), and its name.
@@ -464,9 +557,13 @@ tell_state() {
   cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts
   while read -r line; do echo "$line"; done 2>/dev/null </proc/swaps
   tell_part memory
-  each_memory_group tell_group 2>/dev/null
+  each_group memory tell_group 2>/dev/null
+  tell_part cpus
+  tell_cpus
   tell_part policies
   each_policy tell_policy
+  tell_part clocks
+  tell_clocks
   tell_part temperatures
   tell_temperatures
   tell_part throttling

@@ -22,7 +22,7 @@ RECORDED: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
 
-_POLICY_KHZ = 1000
+_POLICY_KHZ, _DEVICE_HZ = 1000, 1_000_000
 
 
 def numbers(text: str) -> range:
@@ -75,13 +75,33 @@ def _policies(board: dict[str, Any]) -> dict[str, object]:
     return files
 
 
+def _devices(board: dict[str, Any]) -> dict[str, object]:
+    files: dict[str, object] = {}
+    for name, device in board.get("devices", {}).items():
+        folder = f"class/devfreq/{name}"
+        files |= {
+            f"{folder}/governor": device["governor"],
+            f"{folder}/cur_freq": device["mhz"] * _DEVICE_HZ,
+            f"{folder}/min_freq": device["steps"][0] * _DEVICE_HZ,
+            f"{folder}/max_freq": device["steps"][-1] * _DEVICE_HZ,
+            f"{folder}/available_frequencies": " ".join(
+                str(mhz * _DEVICE_HZ) for mhz in device["steps"]
+            ),
+        }
+    return files
+
+
 def _sys(board: dict[str, Any]) -> dict[str, object]:
-    files = _policies(board)
-    for zone, (name, celsius) in enumerate(board.get("sensors", {}).items()):
+    files = _policies(board) | _devices(board)
+    shown = [
+        (name, celsius if celsius == "no answer" else round(celsius * 1000))
+        for name, celsius in board.get("sensors", {}).items()
+    ]
+    for zone, (name, raw) in enumerate([*shown, *board.get("zones", ())]):
         folder = f"class/thermal/thermal_zone{zone}"
         files[f"{folder}/type"] = name
-        if celsius != "no answer":
-            files[f"{folder}/temp"] = round(celsius * 1000)
+        if raw != "no answer":
+            files[f"{folder}/temp"] = raw
     for number, (name, state) in enumerate(board.get("cooling", {}).items()):
         folder = f"class/thermal/cooling_device{number}"
         files |= {f"{folder}/type": name, f"{folder}/cur_state": state}

@@ -62,6 +62,7 @@ from armload.core.values import counted, format_seconds
 from armload.engines.measurement import Measurement, Method
 
 _SEES_SHARE = 0.03
+_OTHER_CLOCK = 1.05
 _NOT_REPACKED = (
     ", so different kernels ran. armload repacks weights if memory allows; to disable it on both "
     "sides, use --engine-args --no-repack"
@@ -377,6 +378,10 @@ def _method_differences(a: Method, b: Method) -> list[SideDifference]:
                 consequence=_NOT_REPACKED,
             )
         )
+    if a.memory_mhz and b.memory_mhz:
+        clocks = sorted((a.memory_mhz, b.memory_mhz))
+        if clocks[1] > _OTHER_CLOCK * clocks[0]:
+            found += differing([("memory clock (MHz)", "setting", a.memory_mhz, b.memory_mhz)])
     return found + differing([("options", "setting", a.options, b.options)])
 
 

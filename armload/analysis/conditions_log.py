@@ -8,8 +8,11 @@ from typing import Literal, get_args
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
+from armload.analysis.device_clocks import ClockUse
 from armload.analysis.emulation import Emulation
 from armload.boards.conditions import Conditions
+from armload.boards.device_clocks import ClockKind, kind_of
+from armload.boards.governors import governors_text
 from armload.boards.probe import read_state
 from armload.boards.sensors import chosen_names
 from armload.boards.throttling import ThrottleReading, read_throttling
@@ -50,6 +53,7 @@ class RunConditions:
     swapped: Swapped | None = None
     throttling: tuple[ThrottleReading, ...] = ()
     clocks: tuple[MeasuredClock, ...] = ()
+    device_clocks: tuple[ClockUse, ...] = ()
     emulation: Emulation | None = None
     storage_was_full: bool = False
     lease_lost: bool = False
@@ -73,16 +77,28 @@ def read_cache(folder: Path) -> Cache | None:
     return next((word for word in get_args(Cache) if word == noted), None)
 
 
+def read_governors(folder: Path) -> dict[str, str]:
+    """Read the governors that policies and devices had in the run, by the folder of each.
+
+    Those that were left alone are not among them; ``-`` is one that is not known.
+    """
+    lines = (line.split(" ", 2) for line in _text(folder / "governors").splitlines())
+    return {words[2]: words[1] for words in lines if len(words) == 3}
+
+
 def read_governor(folder: Path) -> str | None:
-    """Read the governor that was set for the run; none if none was, or not on all cores."""
-    set_to = {}
-    for line in _text(folder / "governors").splitlines():
-        words = line.split(" ", 2)
-        if len(words) == 3:
-            _, now, policy = words
-            set_to[policy] = now
-    found = set(set_to.values())
-    return found.pop() if len(found) == 1 and "-" not in found else None
+    """Read the governors that were set for the run, as ``--governor`` takes them.
+
+    None if none was; without the devices of which not all had the same.
+    """
+    set_to: dict[ClockKind, set[str]] = {}
+    for path, now in read_governors(folder).items():
+        is_device = "/devfreq/" in path
+        kind = kind_of(path.rpartition("/")[2]) if is_device else "cpu"
+        set_to.setdefault(kind, set()).add(now)
+    return governors_text(
+        {kind: min(names) for kind, names in set_to.items() if len(names) == 1 and "-" not in names}
+    )
 
 
 def read_swapped(folder: Path, page_bytes: int) -> Swapped | None:

@@ -12,6 +12,7 @@ from armload.analysis.columns import (
     switches_per_token,
     without_storage,
 )
+from armload.analysis.device_clocks import ClockUse
 from armload.analysis.limit_findings import (
     BUSY_FROM,
     ROOM_TO_STAY,
@@ -40,6 +41,9 @@ from armload.engines.trace import Step, Trace, Weights
 STORAGE_LIMITS_FROM = 1 - BUSY_FROM
 """Share of a token's time that reading storage must take to be what limits."""
 
+_SAME_CLOCK = 0.05
+"""Clocks that differ by this share are one."""
+
 BANDWIDTH_LIMITED_FROM = 0.60
 """Share of the memory's read bandwidth from which memory is what limits."""
 
@@ -55,6 +59,7 @@ def find_limit(
     spread: Spread | None = None,
     forecast: GroupForecast | None = None,
     servers: Sequence[ServerLoad] = (),
+    device_clocks: Sequence[ClockUse] = (),
 ) -> LimitFinding:
     """Return what limited the generating steps.
 
@@ -64,6 +69,7 @@ def find_limit(
         spread: over the members of a group; none on a board by itself.
         forecast: what that was expected to take; none where nothing was expected.
         servers: of the members.
+        device_clocks: in the run: a memory with another clock gives another rate than was measured.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
@@ -105,15 +111,17 @@ def find_limit(
             reads=read,
             switches_per_token=switches_per_token(quiet),
         )
-    if board.memory_bytes_per_s is not None:
-        share = weights_bytes_per_s / board.memory_bytes_per_s
+    memory_bytes_per_s, memory_mhz = _memory_rate(board, device_clocks)
+    if memory_bytes_per_s is not None:
+        share = weights_bytes_per_s / memory_bytes_per_s
         if share >= BANDWIDTH_LIMITED_FROM:
             return BandwidthLimit(
                 has_single_tokens=_has_single_tokens(decode),
                 weights_bytes=weights_bytes,
                 weights_bytes_per_s=weights_bytes_per_s,
-                memory_bytes_per_s=board.memory_bytes_per_s,
+                memory_bytes_per_s=memory_bytes_per_s,
                 memory_rate=board.memory_rate,
+                memory_mhz=memory_mhz,
             )
     elif weights_bytes_per_s >= SLOWEST_BOARD_BYTES_PER_S:
         return UnknownBandwidth(
@@ -125,12 +133,24 @@ def find_limit(
         busy_share=busy,
         reads=read,
         weights_bytes_per_s=weights_bytes_per_s,
-        memory_bytes_per_s=board.memory_bytes_per_s,
+        memory_bytes_per_s=memory_bytes_per_s,
         memory_rate=board.memory_rate,
+        memory_mhz=memory_mhz,
         cpus=cpus,
         cpus_cores=board.cores if cpus is None else len(cpu_numbers(cpus)),
         quantisation=model.quantisation or "",
     )
+
+
+def _memory_rate(
+    board: BoardRecord, device_clocks: Sequence[ClockUse]
+) -> tuple[int | None, int | None]:
+    """Return what the memory gave in the run, and at which clock where that is another."""
+    rate, measured_hz = board.memory_bytes_per_s, board.memory_clock_hz
+    hz = next((each.mean_hz for each in device_clocks if each.kind == "memory"), None)
+    if rate is None or not measured_hz or not hz or abs(hz / measured_hz - 1) <= _SAME_CLOCK:
+        return rate, None
+    return max(1, round(rate * hz / measured_hz)), round(hz / 1e6)
 
 
 def _has_single_tokens(decode: Sequence[Step]) -> bool:

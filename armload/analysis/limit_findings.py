@@ -156,7 +156,12 @@ class StorageLimit(LimitFinding):
 
 
 class BandwidthLimit(LimitFinding):
-    """Reading weights from memory limits."""
+    """Reading weights from memory limits.
+
+    Attributes:
+        memory_mhz: the memory's average clock in the run, to which the rate was scaled; none where
+            it had the clock at which the rate was measured, or that is not known.
+    """
 
     cause: ClassVar[Bottleneck] = "memory bandwidth"
     kind: Literal["memory bandwidth"] = "memory bandwidth"
@@ -165,6 +170,7 @@ class BandwidthLimit(LimitFinding):
     weights_bytes_per_s: float
     memory_bytes_per_s: int
     memory_rate: RateKind | None
+    memory_mhz: int | None = None
 
     def fact(self) -> str:
         return (
@@ -172,11 +178,16 @@ class BandwidthLimit(LimitFinding):
             f"reads {format_bytes(self.weights_bytes)} of weights at "
             f"{format_bytes(self.weights_bytes_per_s)}/s, "
             f"{self.weights_bytes_per_s / self.memory_bytes_per_s:.0%} of "
-            f"{_the(self.memory_rate)} {format_bytes(self.memory_bytes_per_s)}/s."
+            f"{_the(self.memory_rate)} {format_bytes(self.memory_bytes_per_s)}/s"
+            f"{_scaled(self.memory_mhz)}."
         )
 
     def advice(self) -> str:
         return "Use a quantisation with fewer bits; more threads will not help."
+
+
+def _scaled(memory_mhz: int | None) -> str:
+    return "" if memory_mhz is None else f", scaled to the run's memory clock of {memory_mhz} MHz"
 
 
 class BusyThreads(LimitFinding):
@@ -199,6 +210,7 @@ class ComputeLimit(BusyThreads):
             otherwise.
         quantisation: of the model, empty where unknown.
         memory_bytes_per_s, memory_rate: of the board, where known, and how.
+        memory_mhz: as in ``BandwidthLimit``.
     """
 
     cause: ClassVar[Bottleneck] = "compute"
@@ -211,13 +223,14 @@ class ComputeLimit(BusyThreads):
     cpus: str | None
     cpus_cores: int
     quantisation: str
+    memory_mhz: int | None = None
 
     def fact(self) -> str:
         known = self.memory_bytes_per_s
         memory = (
             f"the {format_bytes(SLOWEST_BOARD_BYTES_PER_S)}/s of the slowest supported board"
             if known is None
-            else f"{_the(self.memory_rate)} {format_bytes(known)}/s"
+            else f"{_the(self.memory_rate)} {format_bytes(known)}/s{_scaled(self.memory_mhz)}"
         )
         return (
             f"Limited by compute: {self.threads} of {self.cores} cores "

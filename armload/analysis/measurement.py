@@ -68,6 +68,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         threads=run.trace.threads if run.trace else plan.threads,
         repacked=repacked(run.command),
         options=" ".join([*_options(plan, run), *other_words(plan.extra)]),
+        memory_mhz=_memory_mhz(run),
     )
     return work, method
 
@@ -85,6 +86,7 @@ def _watched(run: Run) -> tuple[Work, Method]:
     method = Method(
         engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
         options=" ".join(run.watched.words[1:]) if run.watched else "",
+        memory_mhz=_memory_mhz(run),
     )
     return work, method
 
@@ -114,6 +116,11 @@ def _options(plan: Plan, run: Run) -> list[str]:
     }
     options["governor"] = run.governor
     return [f"{name} {value}" for name, value in options.items() if value not in (None, False)]
+
+
+def _memory_mhz(run: Run) -> int | None:
+    clocks = [each.mean_hz for each in run.device_clocks if each.kind == "memory"]
+    return round(clocks[0] / 1e6) if clocks else None
 
 
 def _positive(figure: float | None) -> float | None:

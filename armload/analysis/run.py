@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Cache, Swapped
+from armload.analysis.device_clocks import ClockUse
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit_findings import Limit
@@ -60,12 +61,15 @@ class Run(Job):
     Attributes:
         cache: what became of the files that the board held in memory; none for a run that is
             not cold.
-        governor: that was set for the time of the run; none if none was.
+        governor: that was set for the time of the run, as ``--governor`` takes it; none if none
+            was.
         background_processes: what else used the CPU meanwhile, the busiest first; none where that
             is not known.
         swapped: what the board swapped meanwhile; none where that is not known.
         clocks: real frequencies before and after it, where those that the kernel shows cannot be
             trusted.
+        device_clocks: at which frequencies memory, GPU, NPU and interconnect ran; empty where that
+            is not known.
         emulation: what a virtual board's emulator had of the CPU meanwhile; none of a real board,
             and where that is not known.
         energy: what it took, by the board's power meter; none where there is none.
@@ -96,6 +100,7 @@ class Run(Job):
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Annotated[Swapped | None, Leaves("numbers")] = None
     clocks: Annotated[tuple[MeasuredClock, ...], Leaves("numbers")] = ()
+    device_clocks: Annotated[tuple[ClockUse, ...], LEAVES] = ()
     emulation: Annotated[Emulation | None, Leaves("numbers")] = None
     energy: Energy | None = None
     reference: Departure | None = None

@@ -11,6 +11,7 @@ from armload.analysis.conditions_log import RunConditions
 from armload.analysis.finding import Disturbance
 from armload.analysis.summary import generating
 from armload.boards.conditions import ClusterState, Conditions
+from armload.boards.governors import cpu_governor
 from armload.boards.throttling import (
     FIRMWARE_BITS,
     FREQUENCY_CAPPED,
@@ -208,7 +209,7 @@ def doubts_about_clocks(
         found.append(SlowerThanShown(clock=min(slower, key=lambda each: each.khz / each.shown_khz)))
     found += _doubts_about_frequency(steps, cores)
     if _ARM & set(board.cpu_features):  # elsewhere the maximum is that of one core alone
-        governor = around.governor
+        governor = cpu_governor(around.governor)
         found += _doubts_from_the_start(steps, before, governor, cores, is_slowed=bool(events))
     return found
 

@@ -9,6 +9,7 @@ from armload.analysis.background import busiest
 from armload.analysis.columns import cores_of
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.contention import doubts_about_the_cpu
+from armload.analysis.device_clocks import doubts_about_memory_clock
 from armload.analysis.emulation import doubts_about_the_emulator
 from armload.analysis.finding import Disturbance, RunFinding, any_of, kinds_of
 from armload.analysis.output_doubts import TextDiffers, doubts_about_end, doubts_about_output
@@ -219,7 +220,8 @@ def _doubts_about_speed(job: Job, output: Output, around: RunConditions) -> list
     process = busiest(around.background or (), share=NAMED_FROM_SHARE)
     cores = cores_of(output.header, job.before, job.plan.cpus if job.plan else None)
     found: list[RunFinding] = [
-        *doubts_about_clocks(output.steps, job.board, job.before, around, cores)
+        *doubts_about_clocks(output.steps, job.board, job.before, around, cores),
+        *doubts_about_memory_clock(around.device_clocks),
     ]
     # In a group, the first member's threads pause for the others.
     if output.header is not None and job.spread is None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
+from armload.boards.cpu_access import CpuAccess, read_cpu_access
+from armload.boards.device_clocks import DeviceClock, read_device_clocks
 from armload.boards.folder import Mount, free_bytes, mount_of, storage_of
 from armload.boards.sensors import Sensor, hottest, read_sensors
 from armload.boards.throttling import ThrottleState, read_throttling
@@ -108,6 +110,8 @@ class Conditions(Value):
         workdir_in_memory: what is written to that folder takes memory, and a restart deletes it.
         governors: CPU frequency governors in use; empty where there is no cpufreq.
         clusters: the cores by frequency policy.
+        cpus: what affinity and control groups leave a program of them.
+        device_clocks: of memory, GPU, NPU and interconnect; empty where nothing shows one.
         celsius: hottest sensor that counts; none where there is none.
         sensors: all thermal zones.
         throttling: what hardware and firmware tell of slowing the board down.
@@ -128,9 +132,44 @@ class Conditions(Value):
     workdir_in_memory: Annotated[bool, LEAVES] = False
     governors: Annotated[tuple[str, ...], Leaves("governor")] = ()
     clusters: Annotated[tuple[ClusterState, ...], LEAVES] = ()
+    cpus: Annotated[CpuAccess, LEAVES] = CpuAccess()
+    device_clocks: Annotated[tuple[DeviceClock, ...], LEAVES] = ()
     celsius: Annotated[Finite | None, LEAVES] = None
     sensors: tuple[Sensor, ...] = ()
     throttling: tuple[ThrottleState, ...] = ()
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The numbers of all cores."""
+        return tuple(sorted(core for cluster in self.clusters for core in cluster.cores))
+
+    @property
+    def allowed_cores(self) -> tuple[int, ...]:
+        """The numbers of the cores that a program may ask for."""
+        allowed = self.cpus.allowed
+        return tuple(core for core in self.cores if allowed is None or core in allowed)
+
+    @property
+    def usual_cores(self) -> tuple[int, ...]:
+        """The numbers of the cores that a program runs on unless it asks for others."""
+        usual = self.cpus.usual
+        return tuple(core for core in self.cores if usual is None or core in usual) or self.cores
+
+    @property
+    def usual_clusters(self) -> tuple[ClusterState, ...]:
+        """The clusters with those cores only."""
+        usual = {*self.usual_cores}
+        return tuple(
+            each.model_copy(update={"cores": cores})
+            for each in self.clusters
+            if (cores := tuple(core for core in each.cores if core in usual))
+        )
+
+    @property
+    def usual_threads(self) -> int:
+        """How many threads those cores and the quota of CPU time keep busy."""
+        cores = len(self.usual_cores)
+        return min(cores, self.cpus.quota_threads or cores)
 
     @property
     def memory_and_swap_bytes(self) -> int:
@@ -191,6 +230,8 @@ def read_conditions(
         workdir_in_memory=in_memory,
         governors=tuple(sorted({each.governor for each in clusters if each.governor})),
         clusters=clusters,
+        cpus=read_cpu_access(parts.get("cpus", ())),
+        device_clocks=read_device_clocks(parts.get("clocks", ())),
         celsius=warmest.celsius if warmest else None,
         sensors=found,
         throttling=throttling.states if throttling else (),

@@ -207,10 +207,33 @@ class Probe(Value):
     transports: tuple[TransportChoice, ...] = ()
 
     @property
+    def usual_clusters(self) -> tuple[FoundCluster, ...]:
+        """The clusters with only those cores that a program runs on unless it asks for others."""
+        usual = {*self.conditions.usual_cores}
+        its_own = (
+            (each, tuple(number for number in each.numbers if number in usual))
+            for each in self.clusters
+        )
+        return tuple(
+            each.model_copy(update={"numbers": numbers, "cores": len(numbers)})
+            for each, numbers in its_own
+            if numbers
+        )
+
+    @property
     def fast_clusters(self) -> tuple[FoundCluster, ...]:
-        """The clusters without little cores, of a board that has both; empty for one kind."""
-        fast = tuple(each for each in self.clusters if not each.is_little)
-        return fast if len(fast) < len(self.clusters) else ()
+        """The clusters without little cores, of a board that has both; empty for one kind.
+
+        Cores that a program does not usually run on are left out.
+        """
+        usual = self.usual_clusters
+        fast = tuple(each for each in usual if not each.is_little)
+        return fast if len(fast) < len(usual) else ()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether affinity or a control group leaves a program less than all cores."""
+        return self.conditions.usual_threads < self.cores
 
 
 def clusters_of(found: Probe) -> tuple[CpuCluster, ...]:

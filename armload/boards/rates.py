@@ -22,6 +22,7 @@ class Rates(Value):
             none when it was not measured.
         memory_threads: that read at once.
         memory_buffer_bytes, memory_passes: how much they read, and how often.
+        memory_clock_hz: the memory's clock right after that; none where it is not known.
         storage_read_bytes_per_s: reading a file in order; none when it was not measured.
         storage_way: how it was read: ``direct`` past the page cache, or through it, after the file
             was dropped from it, where that was faster or there is nothing else.
@@ -40,6 +41,7 @@ class Rates(Value):
     storage_way: Literal["direct", "cache dropped"] | None = None
     storage_other_way_bytes_per_s: Annotated[int, Field(gt=0)] | None = None
     storage_read_bytes: int | None = None
+    memory_clock_hz: Annotated[int, Field(gt=0)] | None = None
     memory_others_cpu: float | None = None
     storage_others_cpu: float | None = None
     storage_others_read_bytes: int | None = None

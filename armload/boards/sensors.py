@@ -15,12 +15,21 @@ some always the same one, some a battery's; and the board's file may name those 
 COLDEST_CELSIUS, HOTTEST_CELSIUS = -40.0, 150.0
 """No zone that works reaches these; as in ``toolchains/native/armload_sensors.h``."""
 
+_TOLD_BY_VALUE = (None, "no answer", "implausible")
+"""Reasons for which a program that reads all zones leaves one out, too."""
+
 _CONSTANTS = {"PMIC-Die": 100.0, "PMIC-die": 100.0}
 """Zones that a vendor's driver fills in: those of NVIDIA's Jetson boards."""
 
 
 _ELECTRIC = re.compile(r"(?i)(^|[-_])([vi]b?att?|vph|bcl)([-_]|$)")
 """Zones of Qualcomm's drivers that limit the current: volts and amperes of a battery."""
+_IN_TENTHS = re.compile(r"tsens_tz_sensor[0-9]+")
+"""Zones of Qualcomm's older kernels, which count in tenths of a degree."""
+
+_LEAST_TENTHS, _MOST_TENTHS = 150, 1000
+"""As in ``toolchains/native/armload_sensors.h``, which knows no names."""
+
 _CHARGE = "soc"
 """Another of theirs, with the charge in percent; other makers call a temperature so, in thousandths
 of a degree."""
@@ -57,8 +66,7 @@ def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sens
         name = words[2] if len(words) == 3 else f"thermal_zone{words[0]}"
         is_number = re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]+)?", words[1])
         raw = float(words[1]) if is_number else None
-        # The kernel gives thousandths; some vendors' drivers give degrees.
-        celsius = raw / 1000 if raw is not None and abs(raw) >= 1000 else raw
+        celsius = None if raw is None else _celsius(name, raw)
         found.append(
             Sensor(
                 zone=zone,
@@ -68,6 +76,13 @@ def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sens
             )
         )
     return tuple(found)
+
+
+def _celsius(name: str, raw: float) -> float:
+    """Return degrees: the kernel gives thousandths; some vendors' drivers give others."""
+    if _IN_TENTHS.fullmatch(name) and _LEAST_TENTHS <= raw < _MOST_TENTHS:
+        return raw / 10
+    return raw / 1000 if abs(raw) >= 1000 else raw
 
 
 def _why_left_out(
@@ -101,6 +116,8 @@ def chosen_names(sensors: Sequence[Sensor]) -> tuple[str, ...]:
 
 def chosen_zones(sensors: Sequence[Sensor]) -> tuple[int, ...]:
     """Return the numbers of the zones that a program is to read; empty for all."""
-    if all(each.left_out in (None, "no answer", "implausible") for each in sensors):
+    are_in_tenths = any(_IN_TENTHS.fullmatch(each.name) for each in sensors)
+    is_any_other = any(each.left_out not in _TOLD_BY_VALUE for each in sensors)
+    if not are_in_tenths and not is_any_other:
         return ()
     return tuple(each.zone for each in sensors if each.left_out is None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from armload.boards.device_clocks import GOVERNED, DeviceClock
 from armload.boards.framing import reason
+from armload.boards.governors import governors_in
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import call, render
@@ -21,9 +24,46 @@ from armload.deploy.retry import with_retries
 from armload.deploy.space import refusal
 
 
-def check_governor(host: Host, wanted: str) -> None:
-    """Refuse a governor that a board cannot be given."""
-    policies = [line.split(";") for line in host.run(call("tell_governors")).text.splitlines()]
+def governor_settings(
+    board_name: str, wanted: str | None, clocks: Sequence[DeviceClock]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the governors that a text names, as ``BoardSetup`` has them.
+
+    Args:
+        clocks: of the board, beside those of its cores.
+
+    Raises:
+        BoardError: there is no such device, or it has no governors.
+    """
+    found = []
+    for kind, governor in governors_in(wanted).items() if wanted else ():
+        its_own = [each for each in clocks if each.kind == kind and each.governor and each.path]
+        if kind != "cpu" and not its_own:
+            known = sorted({each.kind for each in clocks if each.governor})
+            offered = ", ".join(each for each in GOVERNED if each in known and each != "cpu")
+            raise BoardError(
+                f"{board_name}: its kernel exposes no governor of {kind}.",
+                f"Omit {kind} from --governor. Beside the CPU, there is: {offered or 'nothing'}.",
+            )
+        folders = () if kind == "cpu" else tuple(posixpath.dirname(each.path) for each in its_own)
+        found.append((governor, folders))
+    return tuple(found)
+
+
+def check_governors(host: Host, wanted: str, clocks: Sequence[DeviceClock]) -> None:
+    """Refuse governors that a board cannot be given.
+
+    Args:
+        clocks: of the board, beside those of its cores.
+    """
+    for governor, folders in governor_settings(host.name, wanted, clocks):
+        _check_governor(host, governor, folders)
+
+
+def _check_governor(host: Host, wanted: str, folders: Sequence[str]) -> None:
+    told = host.run(call("tell_governors", *folders)).text.splitlines()
+    policies = [line.split(";") for line in told]
+    whose = " and ".join(posixpath.basename(each) for each in folders) or "the CPU"
     if not policies:
         raise BoardError(
             f"{host.name}: its kernel exposes no CPU frequency governors, so none can be set.",
@@ -33,12 +73,12 @@ def check_governor(host: Host, wanted: str) -> None:
     for may, now, names in policies:
         if wanted not in (now, *names.split()):
             raise BoardError(
-                f"{host.name}: there is no CPU frequency governor {wanted!r}.",
+                f"{host.name}: there is no frequency governor {wanted!r} for {whose}.",
                 f"Available: {', '.join(sorted(offered))}.",
             )
         if may != "yes":
             raise BoardError(
-                f"{host.name}: the governor is {now}, and this user may not change it.",
+                f"{host.name}: the governor of {whose} is {now}, and this user may not change it.",
                 "Log in as root ('user' under 'reach' in the board's file), or omit --governor.",
             )
 
@@ -53,16 +93,19 @@ class BoardSetup(Value):
     Attributes:
         cold: drop the board's page cache first.
         evict: a command that drops the model alone, where the whole cache cannot be dropped.
-        governor: of the CPU's frequency, for the time of the run; none leaves it alone.
+        governors: for the time of the run, each with the folders of the devices that get it;
+            without folders, the CPU.
         clock: a command that measures the real frequency of cores; it runs afterwards, too.
         zones: numbers of the thermal zones that programs of ours read; empty for all.
+        clocks: files of clocks that programs of ours read, beside those of the cores.
     """
 
     cold: bool = False
     evict: tuple[str, ...] = ()
-    governor: str | None = None
+    governors: tuple[tuple[str, tuple[str, ...]], ...] = ()
     clock: tuple[str, ...] = ()
     zones: tuple[int, ...] = ()
+    clocks: tuple[str, ...] = ()
 
 
 class ServiceOptions(Value):

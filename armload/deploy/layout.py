@@ -17,11 +17,11 @@ TRACE_FILE, FORMER_TRACE_FILE = "trace.jsonl", "trace.jsonl.1"
 STDOUT_FILE, STDERR_FILE = "stdout", "stderr"
 
 RUN_FILES = (
-    *("after", "beat", "birth", "boot_id", "cache", "clock", "collected", "exit", "finished"),
-    *("full", "governors", "limit", "mark", "memory", "oom", "pid", "port", "processes"),
-    *("restored", "run.log", "run.sh", "samples", STDERR_FILE, "stderr.1", STDOUT_FILE, "stopped"),
-    *("swapped", "throttling", TRACE_FILE, FORMER_TRACE_FILE, "unattended", "unleased", "uses"),
-    *("watched", "wrapper", "zones"),
+    *("after", "beat", "birth", "boot_id", "cache", "clock", "clocks", "collected", "exit"),
+    *("finished", "full", "governors", "limit", "mark", "memory", "oom", "pid", "port"),
+    *("processes", "restored", "run.log", "run.sh", "samples", STDERR_FILE, "stderr.1"),
+    *(STDOUT_FILE, "stopped", "swapped", "throttling", TRACE_FILE, FORMER_TRACE_FILE),
+    *("transitions", "unattended", "unleased", "uses", "watched", "wrapper", "zones"),
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board, VirtualReach
+from armload.boards.device_clocks import DeviceClock, clocks_of, sampled_clocks
 from armload.boards.framing import reason
+from armload.boards.governors import governors_in
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates, read_rates
@@ -14,6 +16,7 @@ from armload.core.errors import ArmloadError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import Value
+from armload.deploy.launch import governor_settings
 from armload.deploy.layout import Layout
 from armload.deploy.own_programs import own_program
 
@@ -40,18 +43,31 @@ class Missing(Value):
 
 
 def measured_rates(
-    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
+    host: Host,
+    board: Board,
+    found: Probe,
+    progress: Progress,
+    *,
+    file: PurePosixPath | None = None,
+    governor: str | None = None,
 ) -> Rates:
     """Return the rates that ``measure`` finds."""
-    return measure(host, board, found, progress, file=file)[0]
+    return measure(host, board, found, progress, file=file, governor=governor)[0]
 
 
 def measure(
-    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
+    host: Host,
+    board: Board,
+    found: Probe,
+    progress: Progress,
+    *,
+    file: PurePosixPath | None = None,
+    governor: str | None = None,
 ) -> tuple[Rates, Missing]:
     """Return what a board gives, after measuring what was not measured in its present boot.
 
-    What was measured while other programs were busy counts only until the next time. It takes
+    What was measured while other programs were busy, or while the memory had another clock than
+    it will have, counts only until the next time. It takes
     some three seconds, and longer where a file is written first. What cannot be measured is left
     out: it is no reason to give up a run.
 
@@ -59,9 +75,14 @@ def measure(
         found: what it reported, with what was measured before.
         file: what the storage is measured on if it is long enough; else any model that lies there,
             or a file that is written for that and removed again.
+        governor: that the run will set: the memory is measured under it.
     """
     known = found.rates
-    memory, storage = not known.memory_is_settled, not known.storage_is_settled
+    clocks = found.conditions.device_clocks
+    clock = next(iter(clocks_of("memory", sampled_clocks(clocks))), None)
+    wanted = governors_in(governor).get("memory") if governor else None
+    memory = not known.memory_is_settled or has_other_clock(known, clock, wanted)
+    storage = not known.storage_is_settled
     if not memory and not storage:
         return known, Missing()
     try:
@@ -73,8 +94,10 @@ def measure(
         values = {
             "workdir": board.workdir,
             "program": program,
-            "threads": found.cores if memory else 0,
+            "threads": found.conditions.usual_threads if memory else 0,
             "free_bytes": found.conditions.memory_available_bytes,
+            "clock": (clock.path,) if clock else (),
+            "governors": governor_settings(board.name, governor, clocks),
             "storage": storage,
             "file": file,
             "long_bytes": _OWN_BYTES,
@@ -109,3 +132,25 @@ def measure(
         )
         missing = missing.model_copy(update={"storage": why})
     return rates, missing
+
+
+_SAME_CLOCK = 0.05
+_FIXED = ("powersave", "userspace")
+
+
+def has_other_clock(known: Rates, clock: DeviceClock | None, governor: str | None) -> bool:
+    """Return whether the memory was measured at another clock than it will have at full load.
+
+    Args:
+        clock: of the memory; none where none is known.
+        governor: that it will have; none for its present one.
+    """
+    if clock is None or clock.hz is None or known.memory_bytes_per_s is None:
+        return False
+    is_fixed = (governor or clock.governor) in _FIXED
+    # Which frequency powersave brings, only the lowest step tells.
+    if governor in _FIXED and clock.governor != governor:
+        return True
+    expected_hz = clock.hz if is_fixed else clock.allowed_hz or clock.hz
+    measured_hz = known.memory_clock_hz
+    return measured_hz is None or abs(measured_hz - expected_hz) > _SAME_CLOCK * expected_hz

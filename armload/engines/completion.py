@@ -127,6 +127,7 @@ class Completion(ModelEngine[Plan]):
             streamed=self._are_streamed(context),
             drafting=drafting,
             cores=context.cores,
+            most_threads=context.most_threads,
         )
         return (*context.launcher, *words)
 

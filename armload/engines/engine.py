@@ -36,7 +36,8 @@ class Settings(Value):
         threads: of the program; none where it chooses.
         cold: drop the page cache first.
         cool_to_celsius: the hottest sensor shows no more when the run begins; none to not wait.
-        governor: of the CPU's frequency while it runs; none for what the board has.
+        governor: of the frequency of the CPU, or of several devices, while it runs; none for what
+            the board has.
         measure_rates: measure what memory and storage give, once per boot.
         prefers_fast: without ``cpus``, the little cores of a mixed board are left alone.
     """
@@ -144,6 +145,14 @@ class RunContext(Value):
     helpers: Mapping[str, PurePosixPath] = {}
     spread: Spread | None = None
     servers: tuple[str, ...] = ()
+
+    @property
+    def most_threads(self) -> int | None:
+        """How many threads may compute at a time; none for as many as its cores."""
+        now = self.found.conditions
+        if self.cores is not None:
+            return now.cpus.quota_threads
+        return now.usual_threads if self.found.is_limited else None
 
 
 class Spreadable(Value):

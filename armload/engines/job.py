@@ -41,6 +41,7 @@ class BoardRecord(Value):
         storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
         memory_bytes_per_s: reading, with all cores at once; likewise.
         storage_read_rate, memory_rate: which of the two it is; none without a rate.
+        memory_clock_hz: the memory's clock when its rate was measured; none where it is not known.
         workstation: whose CPU the board shares; none for a real board.
     """
 
@@ -56,6 +57,7 @@ class BoardRecord(Value):
     storage_read_rate: Annotated[RateKind | None, LEAVES] = None
     memory_bytes_per_s: Annotated[int | None, LEAVES] = None
     memory_rate: Annotated[RateKind | None, LEAVES] = None
+    memory_clock_hz: Annotated[int | None, LEAVES] = None
     workstation: Annotated[Workstation | None, LEAVES] = None
 
 

@@ -184,6 +184,7 @@ def command(
     streamed: bool,
     drafting: tuple[str, ...] = (),
     cores: str | None = None,
+    most_threads: int | None = None,
 ) -> tuple[str, ...]:
     """Return the words that start the engine on the board.
 
@@ -195,6 +196,7 @@ def command(
         memory_available_bytes: on the board, before the run.
         streamed: the weights exceed it, and are read from storage for every token.
         cores: that it is kept to; none for all.
+        most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
 
     Raises:
@@ -211,7 +213,7 @@ def command(
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
-    words += settings_words(plan, program, cores)
+    words += settings_words(plan, program, cores, most_threads)
     words += memory_words(
         *(plan, model, program, context),
         memory_bytes=memory_bytes,
@@ -229,17 +231,21 @@ def command(
     return (*words, *plan.extra)
 
 
-def settings_words(plan: EngineSettings, program: Path, cores: str | None) -> list[str]:
+def settings_words(
+    plan: EngineSettings, program: Path, cores: str | None, most_threads: int | None = None
+) -> list[str]:
     """Return the options that every program of llama.cpp takes for how it computes.
 
     Args:
         cores: that it is kept to, where the plan does not choose them; none for all.
+        most_threads: that may compute at a time, where that is less than all cores.
     """
     words = []
     threads = plan.threads
     kept_to = plan.cpus or cores
-    if threads is None and kept_to is not None:
-        threads = len(cpu_numbers(kept_to))  # the engine would count all of the board
+    if threads is None:  # the engine would count all cores of the board
+        of_cores = len(cpu_numbers(kept_to)) if kept_to is not None else None
+        threads = min((each for each in (of_cores, most_threads) if each), default=None)
     if threads is not None:
         words += ["-t", str(threads)]
     if plan.numa is not None:

@@ -50,12 +50,14 @@ class Method(Value):
         repacked: whether the engine could rearrange the weights, for kernels of their own; none
             where that is unknown.
         options: further words for the engine.
+        memory_mhz: the memory's average clock meanwhile; none where that is unknown.
     """
 
     engine: str
     threads: int | None = None
     repacked: bool | None = None
     options: str = ""
+    memory_mhz: int | None = None
 
 
 class Measurement(Value):

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from armload.boards.governors import governors_in
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.options import Alternatives, Exclusive, Option, OptionGroup
 from armload.core.values import LEAVES, ByteCount, Leaves
@@ -80,6 +81,11 @@ def _as_text(cores: object) -> object:
 def _names_cores(cores: str) -> str:
     cpu_numbers(cores)
     return cores
+
+
+def _names_governors(text: str) -> str:
+    governors_in(text)
+    return text
 
 
 def _is_known(kv_type: str) -> str:
@@ -258,7 +264,8 @@ class Plan(Computation):
         cold: the board's page cache is dropped first, where permitted.
         cool_to_celsius: the board's hottest sensor shows no more when the run begins; none to not
             wait.
-        governor: of the CPU's frequency during the run; none for what the board has.
+        governor: of the frequency of the CPU, or of several devices, during the run; none for
+            what the board has.
         time_limit_s: the board ends the run after that long.
     """
 
@@ -353,9 +360,10 @@ class Plan(Computation):
         LEAVES,
     ] = None
     governor: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
+        Annotated[str, AfterValidator(_names_governors)] | None,
         Option(
-            "CPU frequency governor during each run, such as performance",
+            "frequency governor during each run: performance for the CPU, or of several devices, "
+            "such as cpu=performance+memory=performance (cpu, memory, gpu, npu, interconnect)",
             several="commas",
             heading="Conditions",
             harmless="anywhere",

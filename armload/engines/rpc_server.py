@@ -96,6 +96,7 @@ class RpcServer(Engine):
         """Return the words that start it there."""
         program = self.payload[0].items(context.layout)[0].remote
         cores = len(cpu_numbers(context.cores)) if context.cores else context.found.cores
+        cores = min(cores, context.most_threads or cores)
         words = [str(program), "-H", self.plan.address, "-p", str(self.plan.port)]
         words += ["-t", str(self.plan.threads or cores), "-c"]
         return (*context.launcher, *words)

@@ -171,7 +171,7 @@ class Scoring(ModelEngine[ScoringPlan]):
         words = [on_board, "-m", model, "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
-        words += settings_words(plan, program, context.cores)
+        words += settings_words(plan, program, context.cores, context.most_threads)
         words += self._memory_words(context)
         words += [*self._spread_words(context), *if_offered(program, "--offline")]
         return (*context.launcher, *words)

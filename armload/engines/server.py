@@ -193,9 +193,10 @@ class Serving(ModelEngine[ServingPlan]):
         words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(context.layout.api_key)]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
-        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program, context.cores)]
-        if plan.threads is None and plan.cpus is None and context.cores is None:
-            words += ["-t", str(context.found.cores)]
+        kept_to = plan.cpus or context.cores
+        most_threads = context.most_threads or (None if kept_to else context.found.cores)
+        words += ["-b", str(plan.batch_tokens)]
+        words += settings_words(plan, program, context.cores, most_threads)
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
         if plan.embeddings is not None:

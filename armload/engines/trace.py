@@ -87,10 +87,13 @@ class Sensed(Value):
 
     Attributes:
         cpu_khz: frequency of each core that reports one.
+        device_khz: of each clock that was to be read, 0 for no answer; in the order of
+            ``armload.boards.device_clocks.sampled_clocks``.
         celsius: of the hottest sensor that counts; none where there is none.
     """
 
     cpu_khz: tuple[Count, ...] = ()
+    device_khz: tuple[Count, ...] = ()
     celsius: Finite | None = None
 
 
@@ -115,7 +118,7 @@ class Step(Sensed):
         cpu_ns: CPU time of all threads in this step.
         involuntary_switches: times that a thread was made to give way in this step; none where
             counting them would have cost too much.
-        cpu_khz, celsius: at the end of the step.
+        cpu_khz, device_khz, celsius: at the end of the step.
         storage_wait_ns: time that the computation waited for streamed weights; none without.
         locked_bytes: memory that the process had locked (``VmLck``) at the end of the step, with
             streamed weights.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.clocks import MeasuredClock
+from armload.analysis.device_clocks import ClockUse
 from armload.boards.conditions import Conditions
+from armload.boards.device_clocks import DeviceClock
 from armload.boards.probe import NumaNode
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import FIRMWARE_BITS, ThrottleState
+from armload.core.cpu_sets import cpu_words
 from armload.core.values import counted, format_bytes
 from armload.report.formatting import UNKNOWN
 
@@ -26,6 +29,70 @@ def clusters_line(conditions: Conditions) -> str:
         for cluster in conditions.clusters
         if cluster.governor or cluster.khz or cluster.max_khz
     )
+
+
+def cpu_access_line(conditions: Conditions) -> str:
+    """Say what affinity and control groups leave of the cores; nothing where they leave all."""
+    usual, allowed, quota = (
+        conditions.usual_cores,
+        conditions.allowed_cores,
+        conditions.cpus.quota,
+    )
+    said = []
+    if usual != conditions.cores:
+        said.append(f"programs run on {cpu_words(usual)}")
+    if allowed not in (conditions.cores, usual):
+        said.append(f"may ask for {cpu_words(allowed)}")
+    elif allowed != usual:
+        said.append("may ask for all")
+    if quota is not None:
+        said.append(f"get at most {quota:.3g} cores of CPU time")
+    return ", ".join(said)
+
+
+_DEVICES = {"gpu": "GPU", "npu": "NPU", "cpu": "CPU", "other": ""}
+
+
+def device_clocks_line(conditions: Conditions) -> str:
+    """Say what the clocks of memory, GPU, NPU and interconnect are; nothing where none shows."""
+    return "; ".join(map(_device_clock, conditions.device_clocks))
+
+
+def _device_clock(clock: DeviceClock) -> str:
+    device = _DEVICES.get(clock.kind, clock.kind)
+    name = f"{device} ({clock.name})" if device else clock.name
+    highest = clock.highest_hz or clock.limit_hz
+    shown = [clock.governor] if clock.governor else []
+    if clock.hz is not None:
+        shown.append(f"{_mhz(clock.hz)}{f' of {_mhz(highest)}' if highest else ''} MHz")
+    if clock.allowed_hz and highest and clock.allowed_hz < highest:
+        shown.append(f"(limit {_mhz(clock.allowed_hz)} MHz)")
+    return f"{name}: {' '.join(shown) or 'no answer'}"
+
+
+def _mhz(hz: int) -> str:
+    return f"{hz / 1e6:.0f}"
+
+
+def clock_use_line(clocks: Sequence[ClockUse]) -> str:
+    """Say for which share of a run each clock had which frequency."""
+    return "; ".join(
+        f"{_DEVICES.get(each.kind, each.kind) or each.name}: "
+        + ", ".join(
+            f"{_mhz(time.hz)} MHz {time.share:.0%}"
+            for time in sorted(each.times, key=lambda time: -time.share)[:_MOST_TIMES]
+        )
+        + f" of the {each.phase}"
+        for each in clocks
+    )
+
+
+_MOST_TIMES = 4
+
+
+def busy_devices(clocks: Sequence[ClockUse]) -> list[ClockUse]:
+    """Return the clocks of what a model runs on, for where there is room for a few only."""
+    return [each for each in clocks if each.kind in ("memory", "gpu", "npu")]
 
 
 def sensors_line(conditions: Conditions) -> str:

@@ -31,7 +31,14 @@ from armload.deploy.clean import BoardItem, Cleaned
 from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
-from armload.report.board_state import clusters_line, nodes_line, sensors_line, throttling_line
+from armload.report.board_state import (
+    clusters_line,
+    cpu_access_line,
+    device_clocks_line,
+    nodes_line,
+    sensors_line,
+    throttling_line,
+)
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Aside, Part
 
@@ -278,6 +285,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
+    if may := cpu_access_line(now):
+        cores += f"; {may}"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
@@ -309,6 +318,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     ]
     if clusters_line(now):
         rows.append(("frequencies", clusters_line(now)))
+    if now.device_clocks:
+        rows.append(("device clocks", device_clocks_line(now)))
     if now.sensors:
         rows.append(("temperature", sensors_line(now)))
     absent = [name for name in board.sensors if name not in {each.name for each in now.sensors}]
@@ -337,6 +348,7 @@ def _memory_rate(board: Board, rates: Rates, why_not: str) -> str:
         return (
             f"{format_bytes(rates.memory_bytes_per_s)}/s, measured in this boot with "
             f"{words.counted(rates.memory_threads, 'thread')}"
+            f"{words.at_clock(rates.memory_clock_hz)}"
             f"{'' if rates.memory_is_settled else _BESIDE_OTHERS}"
         )
     copied = board.facts.memory_copy_bytes_per_s

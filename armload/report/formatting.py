@@ -88,6 +88,11 @@ def joules_per(*figures: tuple[float | None, str]) -> str:
     )
 
 
+def at_clock(hz: int | None) -> str:
+    """Write at which clock a rate was measured, to stand behind it; nothing where unknown."""
+    return "" if hz is None else f" at {hz / 1e6:.0f} MHz"
+
+
 def known_rate(count: int | None, kind: RateKind | None) -> str:
     """Write what memory or storage gives, and how that is known; nothing where it is not."""
     return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"

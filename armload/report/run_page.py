@@ -13,7 +13,15 @@ from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
 from armload.report import formatting as words
 from armload.report import run_words
-from armload.report.board_state import clocks_line, clusters_line, sensors_line, throttling_line
+from armload.report.board_state import (
+    clock_use_line,
+    clocks_line,
+    clusters_line,
+    cpu_access_line,
+    device_clocks_line,
+    sensors_line,
+    throttling_line,
+)
 from armload.report.cells import cells_of
 from armload.report.drawing import png
 from armload.report.figures.free_memory import free_memory
@@ -160,6 +168,10 @@ def _conditions(run: Run) -> Table:
         table.add("frequencies", *(clusters_line(each) or unknown for each in found))
     elif before.governors:
         table.add("governor", *(", ".join(each.governors) for each in found))
+    if before.device_clocks:
+        table.add("device clocks", *(device_clocks_line(each) or unknown for each in found))
+    if cpu_access_line(before):
+        table.add("cores", *(cpu_access_line(each) or "all" for each in found))
     table.add("kernel", *(each.kernel for each in found))
     return table
 
@@ -174,9 +186,14 @@ def _meanwhile(run: Run) -> list[tuple[str, str]]:
     found = (
         ("conditions set", run_words.setting_line(run)),
         ("measured frequencies", clocks_line(run.clocks)),
+        ("device clocks", clock_use_line(run.device_clocks)),
         ("background processes", run_words.background_line(run)),
         ("swapped during the run", said),
-        ("memory bandwidth", words.known_rate(board.memory_bytes_per_s, board.memory_rate)),
+        (
+            "memory bandwidth",
+            words.known_rate(board.memory_bytes_per_s, board.memory_rate)
+            + words.at_clock(board.memory_clock_hz),
+        ),
         (
             "storage bandwidth",
             words.known_rate(board.storage_read_bytes_per_s, board.storage_read_rate),

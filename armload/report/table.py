@@ -22,6 +22,7 @@ from armload.core.errors import ArmloadError, RunError
 from armload.core.workspace import RUN_FILE
 from armload.report import formatting as words
 from armload.report import run_words
+from armload.report.board_state import busy_devices, clock_use_line
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Part, Result, labelled
 from armload.report.run_facts import facts
@@ -112,6 +113,7 @@ def _details(run: Run) -> Details:
         ("result", run_words.result_line(run)),
         ("slow tokens", run_words.slow_tokens(run)),
         ("conditions set", run_words.setting_line(run)),
+        ("device clocks", clock_use_line(busy_devices(run.device_clocks))),
         ("background processes", run_words.background_line(run)),
         ("speculation", "\n".join(filter(None, (speculation_line(run), *gain_lines(run))))),
         ("text", run_words.reference_line(run)),

@@ -13,10 +13,12 @@ from armload.analysis.conditions_log import (
     read_after,
     read_cache,
     read_governor,
+    read_governors,
     read_swapped,
     read_throttle_log,
     storage_was_full,
 )
+from armload.analysis.device_clocks import read_device_clocks_of_run
 from armload.analysis.emulation import read_emulation
 from armload.analysis.energy import Phase, read_energy
 from armload.analysis.limit import find_limit
@@ -68,6 +70,7 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         storage_read_rate=storage and storage.kind,
         memory_bytes_per_s=memory and memory.bytes_per_s,
         memory_rate=memory and memory.kind,
+        memory_clock_hz=measured.memory_clock_hz if memory and memory.kind == "measured" else None,
     )
 
 
@@ -144,6 +147,7 @@ def assemble(job: Job, folder: Path) -> Run:
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
         throttling=read_throttle_log(folder),
         clocks=read_clocks(folder),
+        device_clocks=read_device_clocks_of_run(folder, steps, job.before, read_governors(folder)),
         emulation=read_emulation(folder),
         lease_lost=(folder / "unleased").exists(),
     )
@@ -171,6 +175,7 @@ def assemble(job: Job, folder: Path) -> Run:
         background_processes=around.background,
         swapped=around.swapped,
         clocks=around.clocks,
+        device_clocks=around.device_clocks,
         emulation=around.emulation,
         energy=read_energy(
             folder,
@@ -200,6 +205,7 @@ def assemble(job: Job, folder: Path) -> Run:
                     ServerLoad(board=each.board.name, threads=each.threads, samples=each.samples)
                     for each in members
                 ],
+                device_clocks=around.device_clocks,
             )
         ),
         verdict=Verdict.of(judge(job, output, ended, around, departure)),

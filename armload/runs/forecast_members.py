@@ -82,7 +82,8 @@ class ReachedMember:
             words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
             plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
         if not self.is_first:
-            threads = plan.threads if (plan.threads or 0) <= found.cores else None
+            most = found.conditions.usual_threads
+            threads = plan.threads if (plan.threads or 0) <= most else None
             plan = plan.model_copy(update={"cpus": None, "threads": threads})
         notes: tuple[PredictionNote, ...] = ()
         if self.header is not None:

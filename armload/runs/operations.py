@@ -316,6 +316,7 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
         board.model_dump(mode="json", include={"name", "reach", "target"}),
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
         *(binary.build_id, plan.threads, plan.cpus, operations.timed_bytes),
+        *((found.conditions.usual_threads,) if found.is_limited else ()),
         # An operation's key says how its weights are laid out.
         *(word for word in plan.extra if word not in REPACK_OPTIONS),
     ]

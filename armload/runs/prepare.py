@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down, need_sensor
+from armload.boards.device_clocks import sampled_clocks
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.boards.sensors import chosen_zones
@@ -16,7 +17,7 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageErr
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.deploy.deployment import Deployment
-from armload.deploy.launch import BoardSetup, check_governor
+from armload.deploy.launch import BoardSetup, check_governors, governor_settings
 from armload.deploy.layout import Layout
 from armload.deploy.own_programs import own_program, program_of_the_shell
 from armload.deploy.rates import measured_rates
@@ -90,8 +91,11 @@ def as_wanted(
     check_cores(settings, board, found)  # not every command tells its session the settings
     rates = found.rates
     if settings.measure_rates and reads:
-        rates = measured_rates(host, board, found, progress, file=reads[0])
+        rates = measured_rates(
+            host, board, found, progress, file=reads[0], governor=settings.governor
+        )
     cores = settings.cores_on(found)
+    _say_quota(board, settings, found, progress)
     launcher = (*_pinning(host, board, settings, cores, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
@@ -108,9 +112,10 @@ def as_wanted(
     setup = BoardSetup(
         cold=settings.cold,
         evict=evict,
-        governor=settings.governor,
+        governors=governor_settings(board.name, settings.governor, found.conditions.device_clocks),
         clock=_clock(host, board, cores, found, progress),
         zones=chosen_zones(found.conditions.sensors),
+        clocks=tuple(each.path for each in sampled_clocks(found.conditions.device_clocks)),
     )
     layout = Layout(workdir=board.workdir)
     return Prepared(
@@ -122,27 +127,45 @@ def as_wanted(
 def check_state(host: Host, board: Board, settings: Sequence[Settings], found: Probe) -> None:
     """Refuse states that a board cannot be brought into."""
     for governor in {each.governor: None for each in settings if each.governor is not None}:
-        check_governor(host, governor)
+        check_governors(host, governor, found.conditions.device_clocks)
     if any(each.cool_to_celsius is not None for each in settings):
         need_sensor(board, found.conditions.sensors)
 
 
 def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
     """Refuse cores that a board does not have, and more threads than it has cores."""
-    there = {core for cluster in probe.conditions.clusters for core in cluster.cores}
-    chosen = there if settings.cpus is None else {*cpu_numbers(settings.cpus)}
+    now = probe.conditions
+    there = {*now.cores}
+    chosen = {*now.usual_cores} if settings.cpus is None else {*cpu_numbers(settings.cpus)}
     if not chosen <= there:
         missing = ", ".join(str(core) for core in sorted(chosen - there))
         raise UsageError(
             f"--cpus {settings.cpus}: {board.name} has no core {missing}.",
             f"It has: {', '.join(str(core) for core in sorted(there))}.",
         )
+    if refused := chosen - {*now.allowed_cores}:
+        raise UsageError(
+            f"--cpus {settings.cpus}: a control group (cpuset) on {board.name} does not allow core "
+            f"{cpu_words(refused)}.",
+            f"Allowed: {cpu_words(now.allowed_cores)}.",
+        )
     if settings.threads is not None and settings.threads > len(chosen):
         where = f"{board.name} has" if settings.cpus is None else f"--cpus {settings.cpus} is"
+        if settings.cpus is None and chosen != there:
+            where = f"{board.name} lets this user's programs run on"
         cores = counted(len(chosen), "core")
         raise UsageError(
             f"--threads {settings.threads} is too many: {where} {cores}.",
             f"Use --threads {len(chosen)} or fewer.",
+        )
+
+
+def _say_quota(board: Board, settings: Settings, found: Probe, progress: Progress) -> None:
+    cpus = found.conditions.cpus
+    if cpus.quota is not None and (settings.threads or 0) > cpus.quota:
+        progress.say(
+            f"{board.name}: a control group limits this user's programs to {cpus.quota:.3g} cores "
+            f"of CPU time: {settings.threads} threads will be paused for a part of it."
         )
 
 
@@ -158,7 +181,7 @@ def _pinning(
         return ()
     if settings.cpus is None:
         fast = " and ".join(f"{each.cores} {each.name}" for each in found.fast_clusters)
-        every = cpu_words([core for each in found.clusters for core in each.numbers])
+        every = cpu_words(found.conditions.usual_cores)
         progress.say(
             f"{board.name}: using its {fast} (cores {cores}), because slower cores would hold them "
             f"up. --cpus {every} uses all."

@@ -12,7 +12,7 @@ from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import Probe, clusters_of
 from armload.boards.rates import Rates
-from armload.boards.specs import DeclaredSpecs
+from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.engines.completion import memory_need
 from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
@@ -70,12 +70,30 @@ def member_resources(member: ReachedBoard, rates: Rates) -> MemberResources:
 def facts_of(board: Board, found: Probe) -> DeclaredSpecs:
     """Return a board's facts; its cores as it shows them where they are not declared."""
     facts = board.facts
+    if found.is_limited and facts.clusters:
+        facts = facts.model_copy(update={"clusters": _usual_clusters(facts, found)})
     # Emulated cores are as fast as this machine lets them be.
     if isinstance(board.reach, VirtualReach):
         return facts.model_copy(update={"clusters": ()})
     if facts.clusters or found.machine != "aarch64" or board.launcher:
         return facts
-    return facts.model_copy(update={"clusters": clusters_of(found)})
+    facts = facts.model_copy(update={"clusters": clusters_of(found)})
+    if found.is_limited:
+        facts = facts.model_copy(update={"clusters": _usual_clusters(facts, found)})
+    return facts
+
+
+def _usual_clusters(facts: DeclaredSpecs, found: Probe) -> tuple[CpuCluster, ...]:
+    """Return the cores that a program may use; a quota of CPU time leaves the fast ones first."""
+    declared = {each.name.lower(): each for each in (*clusters_of(found), *facts.clusters)}
+    left, clusters = found.conditions.usual_threads, []
+    for each in sorted(found.usual_clusters, key=lambda each: each.is_little):
+        cores = min(each.cores, left)
+        left -= cores
+        if cores:
+            known = declared[each.name.lower()]
+            clusters.append(known.model_copy(update={"cores": cores}))
+    return tuple(clusters)
 
 
 def roofline(

@@ -120,7 +120,8 @@ def _started(
     listen = session.group.listen if session.group is not None and member is not session else None
     address = listening_address(host, listen)
     asked = engine.spreadable.threads if engine.spreadable else None
-    threads = asked if asked is not None and asked <= member.found.cores else None
+    most = member.found.conditions.usual_threads
+    threads = asked if asked is not None and asked <= most else None
     plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
     server = RpcServer(plan, member.binaries[RPC_SERVER])
     server.check(host, board, member.found, progress)

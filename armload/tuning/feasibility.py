@@ -64,11 +64,12 @@ class SettingPredictor:
         return Feasibility(cost=cost(found))
 
     def _impossible(self, plan: Plan, need: MemoryNeed) -> str:
-        clusters = self._where.found.conditions.clusters
-        there = {core for cluster in clusters for core in cluster.cores}
-        chosen = there if plan.cpus is None else {*cpu_numbers(plan.cpus)}
-        if missing := chosen - there:
+        now = self._where.found.conditions
+        chosen = {*now.usual_cores} if plan.cpus is None else {*cpu_numbers(plan.cpus)}
+        if missing := chosen - {*now.cores}:
             return f"the board has no core {min(missing)}"
+        if refused := chosen - {*now.allowed_cores}:
+            return f"a control group on the board does not allow core {min(refused)}"
         if plan.threads is not None and plan.threads > len(chosen):
             return f"{counted(plan.threads, 'thread')} on {counted(len(chosen), 'core')}"
         for each in contradictions(plan):

@@ -103,7 +103,7 @@ def tune(
             result = Searching(
                 *(tuned, measurer, judge, search, progress),
                 max_time_s=goal.max_time_s,
-                core_sets=core_sets(where.found.conditions.clusters),
+                core_sets=core_sets(where.found.conditions.usual_clusters),
                 report=report,
             ).run()
             result = result.model_copy(update={"plan": str(path)})
@@ -164,7 +164,7 @@ def offer_of(where: ReachedBoard, model: Model, goal: TuningRequest) -> Availabl
         is_streamed = are_streamed(usual, program, serving_need(usual, model), now)
     memory = BoardMemory.of(now)
     return AvailableChoices(
-        clusters=now.clusters,
+        clusters=now.usual_clusters,
         nodes=len(where.found.nodes),
         context_length=model.context_length,
         prompt_tokens=prompt_tokens,

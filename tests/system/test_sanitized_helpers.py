@@ -48,10 +48,21 @@ def test_rates_of_memory_and_of_storage(built: Sanitized, tmp_path: Path) -> Non
     path = tmp_path / "file"
     path.write_bytes(os.urandom(3_000_001))
     (tmp_path / "empty").touch()
-    for words in (("memory", 4, 64 << 20), ("storage", path), ("evict", path)):
+    (tmp_path / "clock").write_text("2112000000\n")
+    (tmp_path / "endless").write_text("9" * 100)
+    for words, hz in (
+        (("memory", 4, 64 << 20), None),
+        (("memory", 4, 64 << 20, tmp_path / "clock"), 2_112_000_000),
+        (("memory", 4, 64 << 20, tmp_path / "none"), None),
+        (("memory", 4, 64 << 20, tmp_path), None),
+        (("memory", 4, 64 << 20, tmp_path / "empty"), None),
+        (("memory", 1, 64 << 20, tmp_path / "endless"), 10**18 - 1),
+        (("storage", path), None),
+        (("evict", path), None),
+    ):
         done = built.runs(built.words("rates", *words))
         assert done.status == 0, done.log
-        json.loads(done.out)
+        assert json.loads(done.out).get("memory_clock_hz") == hz
     for odd in (
         *(("memory", -1, 1), ("memory", 1, 9 << 60), ("memory", "9" * 30, "9" * 30)),
         *(("storage", tmp_path / "empty"), ("storage", tmp_path), ("evict", "/"), ()),
@@ -77,6 +88,28 @@ def test_a_program_is_watched_whatever_it_does(built: Sanitized, tmp_path: Path)
         assert built.runs(built.words("watch", "true"), {"ARMLOAD_TRACE": given}).status == 0
     assert built.runs(built.words("watch", "-p", "/dev/full", "--", "true")).status == 0
     assert built.runs(built.words("watch")).status == 2
+
+
+def test_clocks_are_read_from_whatever_files_are_named(built: Sanitized, tmp_path: Path) -> None:
+    (tmp_path / "memory").write_text("528000000\n")
+    (tmp_path / "odd").write_text("<unknown>\n")
+    (tmp_path / "negative").write_text("-5\n")
+    named = [tmp_path / each for each in ("memory", "none", "odd", "negative")]
+    for paths, khz in (
+        (" ".join(map(str, [*named, tmp_path, named[0]])), [528_000, 0, 0, 0, 0, 528_000]),
+        (f"{named[0]}  {named[0]} ", [528_000, 0, 528_000]),
+        (" ".join(["x" * 5000, str(named[0])]), [0, 528_000]),
+        (" ".join([str(named[0])] * 40), [528_000] * 16),
+        ("", None),
+    ):
+        trace = tmp_path / "trace.jsonl"
+        sees = {"ARMLOAD_TRACE": str(trace), "ARMLOAD_CLOCKS": paths}
+        assert built.runs(built.words("watch", "--", "seq", 3), sees).status == 0
+        lines = [json.loads(line) for line in trace.read_text().splitlines()]
+        assert {tuple(each.get("device_khz", ["none"])) for each in lines if "step" in each} == {
+            ("none",) if khz is None else tuple(khz)
+        }
+        trace.unlink()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])

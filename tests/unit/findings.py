@@ -5,6 +5,7 @@ from __future__ import annotations
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.contention import Contended, Unsteady
+from armload.analysis.device_clocks import SlowMemory
 from armload.analysis.emulation import EmulatorDelayed
 from armload.analysis.finding import RunFinding
 from armload.analysis.limit_findings import (
@@ -154,6 +155,22 @@ EXAMPLES: tuple[RunFinding, ...] = (
             by="loop",
             shown_khz=1_400_000,
         )
+    ),
+    SlowMemory(
+        lowest_hz=528_000_000,
+        most_hz=528_000_000,
+        allowed_hz=2_112_000_000,
+        time_share=0.61,
+        phase="decode",
+        governor="dmc_ondemand",
+    ),
+    SlowMemory(
+        lowest_hz=204_000_000,
+        most_hz=2_133_000_000,
+        allowed_hz=3_199_000_000,
+        time_share=1,
+        phase="run",
+        governor=None,
     ),
     Contended(threads=2, busy_share=0.47, switches=40, per="token", process=CC1, workstation=None),
     Contended(

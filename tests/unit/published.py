@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Swapped
+from armload.analysis.device_clocks import ClockUse, TimeAtClock
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit import find_limit
@@ -20,6 +21,7 @@ from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation
 from armload.analysis.verdict import Verdict
 from armload.boards.conditions import ClusterState, SwapDevice
+from armload.boards.device_clocks import DeviceClock
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
 from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
@@ -57,6 +59,9 @@ def talkative_run() -> Run:
             "workdir_filesystem": "ext4",
             "governors": ("schedutil",),
             "clusters": (ClusterState(cores=(0, 1), governor="schedutil", max_khz=1_992_000),),
+            "device_clocks": (
+                DeviceClock(path="/sys/x", name="dmc", kind="memory", governor="dmc_ondemand"),
+            ),
             "celsius": 45.0,
             "sensors": (Sensor(name="soc-thermal", celsius=45.0),),
             "throttling": (ThrottleState(kind="cooling", name="cpufreq-0", value=0),),
@@ -156,6 +161,15 @@ def talkative_run() -> Run:
             "clocks": (
                 MeasuredClock(
                     moment="before", core=0, cycles=2, ns=1, by="loop", shown_khz=1_992_000
+                ),
+            ),
+            "device_clocks": (
+                ClockUse(
+                    name="dmc",
+                    kind="memory",
+                    governor="dmc_ondemand",
+                    phase="decode",
+                    times=(TimeAtClock(hz=528_000_000, share=1.0),),
                 ),
             ),
             "emulation": Emulation(watched_s=9.0, ran_s=8.0, waited_s=1.0, cores=2, load=1.5),

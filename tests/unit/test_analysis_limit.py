@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from armload.analysis.device_clocks import ClockUse, TimeAtClock
 from armload.analysis.limit import find_limit
 from armload.analysis.limit_findings import (
     BandwidthLimit,
@@ -158,6 +159,47 @@ def test_busy_threads_that_read_most_of_the_bandwidth_are_limited_by_memory() ->
         memory_bytes_per_s=3 * 10**9,
         memory_rate=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("run_mhz", "measured_mhz", "mhz"),
+    [
+        (528, 2112, 528),
+        (2112, 2112, None),
+        (2100, 2112, None),
+        (528, None, None),
+        (None, 2112, None),
+    ],
+)
+def test_memory_at_another_clock_than_it_was_measured_at_gives_another_rate(
+    run_mhz: int | None, measured_mhz: int | None, mhz: int | None
+) -> None:
+    board = board_record(memory_bytes_per_s=25 * 10**9, memory_rate="measured").model_copy(
+        update={"memory_clock_hz": measured_mhz and measured_mhz * 1_000_000}
+    )
+    clock = ClockUse(
+        name="dmc",
+        kind="memory",
+        phase="decode",
+        times=(TimeAtClock(hz=(run_mhz or 0) * 1_000_000, share=1),),
+    )
+    limit = find_limit(
+        [step(n, duration_s=0.2) for n in range(9)],
+        trace(),
+        model=model_record(1_100_000_000),  # 5.5 GB/s
+        board=board,
+        before=conditions(),
+        device_clocks=(clock,) if run_mhz else (),
+    )
+    if mhz is None:
+        assert isinstance(limit, ComputeLimit)
+        assert (limit.memory_bytes_per_s, limit.memory_mhz) == (25 * 10**9, None)
+    else:
+        assert isinstance(limit, BandwidthLimit)
+        assert (limit.memory_bytes_per_s, limit.memory_mhz) == (6_250_000_000, mhz)
+        assert limit.fact().endswith(
+            "88% of the measured 6.2 GB/s, scaled to the run's memory clock of 528 MHz."
+        )
 
 
 @pytest.mark.parametrize("kind", ["measured", "declared"])

@@ -52,8 +52,18 @@ def test_every_shell_tells_the_facts_of_every_board(name: str, shell: str, tmp_p
     left_out = {each.name: each.left_out for each in now.sensors if each.left_out}
     assert left_out == expected.get("left_out", {})
     counting = {each.name: each.celsius or 0 for each in now.sensors if not each.left_out}
-    assert counting == {n: c for n, c in sensors.items() if n not in left_out}
-    assert now.celsius == max(counting.values(), default=None)
+    if "zones" in recorded:
+        assert now.celsius == expected["hottest"]
+        assert len(now.sensors) == len(recorded["zones"])
+    else:
+        assert counting == {n: c for n, c in sensors.items() if n not in left_out}
+        assert now.celsius == max(counting.values(), default=None)
+    clocks = {each.name: each.kind for each in now.device_clocks}
+    assert clocks == expected.get("clocks", {})
+    for each in now.device_clocks:
+        device = recorded["devices"][each.name]
+        assert (each.governor, each.hz) == (device["governor"], device["mhz"] * 1_000_000)
+        assert each.allowed_hz == device["steps"][-1] * 1_000_000
     assert [len(node.cores) for node in found.nodes] == expected.get("nodes", [])
     assert now.workdir_filesystem == "ext4"
     assert not now.workdir_in_memory
@@ -67,6 +77,11 @@ def test_every_shell_tells_the_facts_of_every_board(name: str, shell: str, tmp_p
         ("turing-rk1-rk3588", "4-7"),
         ("nanopc-t4-rk3399", "4-5"),
         ("macbook-pro-m1-asahi", "2-9"),
+        *(
+            (name, board["expected"]["fast_cores"])
+            for name, board in RECORDED.items()
+            if "fast_cores" in board["expected"]
+        ),
         ("raspberry-pi-5", None),
         ("altra-max-2-sockets", None),
     ],
@@ -123,7 +138,8 @@ def test_a_run_at_full_speed_is_not_doubted_on_any_board(name: str, tmp_path: Pa
     missing = Missing(memory="not measured", storage="not measured")
     labels = [label for label, _ in probe_table(board, found, missing, in_use="").rows]
     assert ("throttling" in labels) == bool(recorded["expected"].get("throttling"))
-    assert ("temperature" in labels) == bool(recorded.get("sensors"))
+    assert ("temperature" in labels) == bool(recorded.get("sensors") or recorded.get("zones"))
+    assert ("device clocks" in labels) == bool(recorded.get("devices"))
     assert ("NUMA nodes" in labels) == (len(found.nodes) > 1)
 
 

@@ -53,6 +53,27 @@ def test_what_a_battery_shows_is_no_temperature(line: str) -> None:
     assert chosen.left_out is None
 
 
+# As https://developer.aliyun.com/article/1502065 shows them of a Snapdragon 625 (msm8953).
+MSM8953 = (
+    *("0 25000 bms", "1 -40 pa_therm1", "10 309 tsens_tz_sensor5", "11 309 tsens_tz_sensor6"),
+    *("13 322 tsens_tz_sensor8", "17 319 tsens_tz_sensor12", "2 31 xo_therm"),
+    *("20 306 tsens_tz_sensor15", "21 32636 pm8953_tz", "22 30 pa_therm0", "23 25000 battery"),
+)
+
+
+def test_zones_in_thousandths_tenths_and_whole_degrees_are_told_apart() -> None:
+    found = {each.name: each for each in read_sensors(MSM8953)}
+    assert found["tsens_tz_sensor8"].celsius == 32.2
+    assert found["xo_therm"].celsius == 31
+    assert found["pm8953_tz"].celsius == 32.636
+    assert [each.name for each in found.values() if each.left_out] == ["pa_therm1"]
+    # A program of ours that reads them knows no names.
+    zones = chosen_zones([*found.values()])
+    assert zones == (0, 10, 11, 13, 17, 2, 20, 21, 22, 23)
+    (other,) = read_sensors(["0 309 gpu"])
+    assert other.left_out == "implausible"
+
+
 @pytest.mark.parametrize("line", ["0 41000 soc", "0 41000 soc-thermal", "0 87 battery"])
 def test_what_is_one_counts_whatever_its_name_resembles(line: str) -> None:
     (sensor,) = read_sensors([line])

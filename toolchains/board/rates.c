@@ -1,7 +1,9 @@
 /* What a board's memory and storage give, and a file put out of the page cache:
  *
- *     rates memory THREADS AVAILABLE_BYTES   reads a buffer far larger than the caches, best of
- *                                            several passes
+ *     rates memory THREADS AVAILABLE_BYTES [CLOCK]
+ *                                            reads a buffer far larger than the caches, best of
+ *                                            several passes; CLOCK is a file with the memory's
+ *                                            frequency in Hz, as it is after each pass
  *     rates storage FILE                     reads a file in order, as weights are streamed: with
  *                                            direct I/O or through the page cache, what is faster
  *     rates evict FILE                       drops a file's clean pages, and looks whether they
@@ -188,7 +190,18 @@ static bool read_count(const char *text, const char *what, long long *count)
     return false;
 }
 
-static int memory(const char *threads_text, const char *available_text)
+static long long clock_hz(const char *path)
+{
+    long long hz = 0;
+    FILE *file = path ? fopen(path, "re") : NULL;
+    if (file && fscanf(file, "%18lld", &hz) != 1)
+        hz = 0;
+    if (file)
+        fclose(file);
+    return hz > 0 ? hz : 0;
+}
+
+static int memory(const char *threads_text, const char *available_text, const char *clock)
 {
     long long asked_for, available;
     if (!read_count(threads_text, "threads", &asked_for) || !read_count(available_text, "bytes", &available))
@@ -219,6 +232,7 @@ static int memory(const char *threads_text, const char *available_text)
     pthread_barrier_wait(&shared.barrier);
     struct others before = look_at_others();
     int passes = 0;
+    long long best_hz = 0;
     for (double last_s = 0; passes < LEAST_PASSES || now_s() - began_s + last_s < MEMORY_S;
          passes++) {
         /* Before the barrier: whoever is woken last may find the others' work done. */
@@ -227,7 +241,10 @@ static int memory(const char *threads_text, const char *available_text)
         read_part(0);
         pthread_barrier_wait(&shared.barrier);
         last_s = now_s() - start_s;
-        best_s = !passes || last_s < best_s ? last_s : best_s;
+        if (!passes || last_s < best_s) {
+            best_s = last_s;
+            best_hz = clock_hz(clock);
+        }
     }
     struct others after = look_at_others();
     shared.done = 1;
@@ -235,8 +252,11 @@ static int memory(const char *threads_text, const char *available_text)
     for (long thread = 1; thread < threads; thread++)
         pthread_join(ids[thread], NULL);
     printf("{\"memory_bytes_per_s\":%.0f,\"memory_threads\":%ld,\"memory_buffer_bytes\":%zu,"
-           "\"memory_passes\":%d,\"memory_others_cpu\":%.3f}\n",
+           "\"memory_passes\":%d,\"memory_others_cpu\":%.3f",
            (double)bytes / best_s, threads, bytes, passes, others_cpu(&before, &after));
+    if (best_hz)
+        printf(",\"memory_clock_hz\":%lld", best_hz);
+    puts("}");
     return fflush(stdout) != 0;
 }
 
@@ -423,12 +443,12 @@ static int evict(const char *name)
 
 int main(int count, char **words)
 {
-    if (count == 4 && !strcmp(words[1], "memory"))
-        return memory(words[2], words[3]);
+    if ((count == 4 || count == 5) && !strcmp(words[1], "memory"))
+        return memory(words[2], words[3], words[4]); /* words end with NULL */
     if (count == 3 && !strcmp(words[1], "storage"))
         return storage(words[2]);
     if (count == 3 && !strcmp(words[1], "evict"))
         return evict(words[2]);
-    fputs("usage: rates memory THREADS AVAILABLE_BYTES | storage FILE | evict FILE\n", stderr);
+    fputs("usage: rates memory THREADS AVAILABLE_BYTES [CLOCK] | storage FILE | evict FILE\n", stderr);
     return 2;
 }

@@ -1,5 +1,6 @@
-// The clock, the frequency of each core, and the temperature of the hottest zone of those that
-// ARMLOAD_ZONES lists; of all where it is not set.
+// The clock, the frequency of each core, the temperature of the hottest zone of those that
+// ARMLOAD_ZONES lists (of all where it is not set), and what the files show that ARMLOAD_CLOCKS
+// names, with a space between two: frequencies of memory and other devices, in Hz.
 
 #pragma once
 
@@ -19,15 +20,18 @@
 enum {
     ARMLOAD_MAX_CORES       = 256,
     ARMLOAD_MAX_ZONES       = 64,
+    ARMLOAD_MAX_CLOCKS      = 16,
     ARMLOAD_SENSE_EVERY_NS  = 100 * 1000 * 1000,
     ARMLOAD_SHARE           = 400, // what is slow to read may take one part in so many of the time
     ARMLOAD_NO_TEMPERATURE  = -1000000,
     ARMLOAD_COLDEST_CELSIUS = -40, // no zone that works reaches these
     ARMLOAD_HOTTEST_CELSIUS = 150,
+    ARMLOAD_LEAST_TENTHS    = 150, // of zones that were chosen by name, too hot for degrees
 };
 
-_Static_assert(ARMLOAD_MAX_CORES * sizeof(",-9223372036854775808") + 2048 <= ARMLOAD_LINE_BYTES,
-               "a step's line must hold any frequency of all cores");
+_Static_assert((ARMLOAD_MAX_CORES + ARMLOAD_MAX_CLOCKS) * sizeof(",-9223372036854775808") + 2048
+                   <= ARMLOAD_LINE_BYTES,
+               "a step's line must hold any frequency of all cores and devices");
 
 static struct {
     int       core_count;
@@ -35,9 +39,13 @@ static struct {
     cpu_set_t core_numbers;
     int       zone_count;
     int       zones[ARMLOAD_MAX_ZONES];
+    bool      chosen_zones;
+    int       clock_count;
+    int       clocks[ARMLOAD_MAX_CLOCKS];
     int64_t   sensed_ns;
     int64_t   interval_ns;
     long      khz[ARMLOAD_MAX_CORES];
+    long      clock_khz[ARMLOAD_MAX_CLOCKS];
     long      millicelsius; // of the hottest zone
 } armload_sensors = { .millicelsius = ARMLOAD_NO_TEMPERATURE };
 
@@ -81,6 +89,18 @@ static inline bool armload_is_in(const char * zones, long zone) {
     return false;
 }
 
+// A file that cannot be opened keeps its place, and shows 0.
+static inline void armload_open_clocks(const char * paths) {
+    char path[512];
+    while (paths != NULL && *paths != '\0' && armload_sensors.clock_count < ARMLOAD_MAX_CLOCKS) {
+        const size_t length = strcspn(paths, " ");
+        const bool   fits   = length > 0 && length < sizeof(path);
+        snprintf(path, sizeof(path), "%.*s", fits ? (int) length : 0, paths);
+        armload_sensors.clocks[armload_sensors.clock_count++] = open(path, O_RDONLY | O_CLOEXEC);
+        paths += length + (paths[length] == ' ');
+    }
+}
+
 static inline void armload_open_sensors(void) {
     char path[128];
     CPU_ZERO(&armload_sensors.core_numbers);
@@ -93,8 +113,10 @@ static inline void armload_open_sensors(void) {
             CPU_SET(core, &armload_sensors.core_numbers);
         }
     }
+    armload_open_clocks(getenv("ARMLOAD_CLOCKS"));
     const char * zones  = getenv("ARMLOAD_ZONES");
     DIR *        folder = opendir("/sys/class/thermal");
+    armload_sensors.chosen_zones = zones != NULL;
     if (folder == NULL) {
         return;
     }
@@ -124,14 +146,20 @@ static inline void armload_sense(int64_t now_ns) {
             armload_sensors.khz[core] = 0; // switched off
         }
     }
+    for (int clock = 0; clock < armload_sensors.clock_count; clock++) {
+        long hz;
+        const bool is_known = armload_read_number(armload_sensors.clocks[clock], &hz) && hz > 0;
+        armload_sensors.clock_khz[clock] = is_known ? hz / 1000 : 0;
+    }
     armload_sensors.millicelsius = ARMLOAD_NO_TEMPERATURE;
     for (int zone = 0; zone < armload_sensors.zone_count; zone++) {
         long value;
         if (!armload_read_number(armload_sensors.zones[zone], &value)) {
             continue;
         }
-        if (labs(value) < 1000) { // some vendors' drivers give degrees
-            value *= 1000;
+        if (labs(value) < 1000) { // some vendors' drivers give degrees, or tenths of one
+            const bool in_tenths = armload_sensors.chosen_zones && value >= ARMLOAD_LEAST_TENTHS;
+            value *= in_tenths ? 100 : 1000;
         }
         const bool makes_sense
             = value != 0 && value > ARMLOAD_COLDEST_CELSIUS * 1000 && value < ARMLOAD_HOTTEST_CELSIUS * 1000;
@@ -149,6 +177,10 @@ static inline size_t armload_append_sensors(char * line, size_t length) {
     length = armload_append(line, length, ",\"cpu_khz\":[");
     for (int core = 0; core < armload_sensors.core_count; core++) {
         length = armload_append(line, length, core == 0 ? "%ld" : ",%ld", armload_sensors.khz[core]);
+    }
+    for (int clock = 0; clock < armload_sensors.clock_count; clock++) {
+        length = armload_append(line, length, clock == 0 ? "],\"device_khz\":[%ld" : ",%ld",
+                                armload_sensors.clock_khz[clock]);
     }
     if (armload_sensors.millicelsius == ARMLOAD_NO_TEMPERATURE) {
         return armload_append(line, length, "],\"celsius\":null}\n");

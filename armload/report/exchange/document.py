@@ -107,6 +107,7 @@ def _judged_again(path: Path, claimed: Run) -> Run:
         background=run.background_processes,
         swapped=run.swapped,
         clocks=run.clocks,
+        device_clocks=run.device_clocks,
         emulation=run.emulation,
     )
     output = Output(header=run.trace, steps=run.steps, text=run.text or None)

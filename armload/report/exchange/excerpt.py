@@ -84,6 +84,7 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
         board=board,
         before=published.before,
         cpus=plan.cpus if plan else None,
+        device_clocks=published.device_clocks,
     )
     return published.model_copy(
         update={"id": _id(run, published.started_utc, board, model), "limit": Limit.of(limit)}

@@ -12,7 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import pairwise
+from typing import get_args
 
+from armload.boards.device_clocks import ClockKind, kind_of
+from armload.boards.governors import governors_in, governors_text
 from armload.build.features import ENCODINGS
 from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.places import shipped_folders
@@ -67,7 +70,14 @@ _GOVERNORS = frozenset(
     (
         *("conservative", "interactive", "ondemand", "performance", "powersave", "schedutil"),
         *("userspace", "walt"),
+        # Of devices beside the CPU.
+        *("bw_hwmon", "dmc_ondemand", "msm-adreno-tz", "nvhost_podgov", "passive"),
+        *("rknpu_ondemand", "simple_ondemand", "tegra_actmon"),
     )
+)
+_DEVICE_CLOCK = re.compile(
+    rf"(?:[0-9a-f]{{6,12}}\.)?(?:{'|'.join(get_args(ClockKind))}|dmc|emc|dram|arm|core|v3d|mali"
+    r"|dram-controller|memory-controller)"
 )
 _READS = ("direct", "buffered", "both")
 _CPU_FEATURES = frozenset(
@@ -158,7 +168,19 @@ def program_name(name: str) -> str:
 
 
 def governor_name(name: str) -> str | None:
-    return name if name in _GOVERNORS else None
+    """Return a governor that is known, or the known ones of several devices."""
+    if name in _GOVERNORS:
+        return name
+    try:
+        known = {kind: each for kind, each in governors_in(name).items() if each in _GOVERNORS}
+    except ValueError:
+        return None
+    return governors_text(known)
+
+
+def device_clock_name(name: str) -> str:
+    """Return a name that only a driver gives; of another one, what it drives."""
+    return name if _DEVICE_CLOCK.fullmatch(name) else kind_of(name)
 
 
 def known_word(text: str) -> str:
@@ -215,6 +237,7 @@ FORMS: Mapping[str, Form] = {
     "clock": lambda _: "CLOCK_MONOTONIC",
     "compiler": compiler_label,
     "cores": core_list,
+    "device clock": device_clock_name,
     "end of an id": digits_of,
     "engine commit": _matching(ENGINE_COMMIT),
     "governor": governor_name,

@@ -52,6 +52,10 @@ def _implausible_conditions(when: str, now: Conditions) -> Iterator[str]:
     for cluster in now.clusters:
         for khz in (cluster.khz, cluster.max_khz, cluster.limit_khz):
             yield from _implausible_khz(f"{when}.clusters", khz)
+    for clock in now.device_clocks:
+        for hz in (clock.hz, clock.limit_hz, clock.highest_hz):
+            if hz and hz > _MOST_KHZ * 1000:
+                yield f"{when}.device_clocks has a frequency of {hz}: it must be in Hz"
 
 
 def _implausible_celsius(name: str, celsius: float | None) -> Iterator[str]:
@@ -70,6 +74,8 @@ def _implausible_steps(run: Run) -> Iterator[str]:
         yield from _implausible_celsius(f"steps.{step.step}.celsius", step.celsius)
         for khz in step.cpu_khz:
             yield from _implausible_khz(f"steps.{step.step}.cpu_khz", khz)
+        if max(step.device_khz, default=0) > _MOST_KHZ:
+            yield f"steps.{step.step}.device_khz must be in kHz"
     tokens = sum(step.tokens + step.accepted_tokens for step in steps)
     if tokens > MOST_TOKENS:
         yield f"it holds {tokens:,} tokens; {MOST_TOKENS:,} is the limit"

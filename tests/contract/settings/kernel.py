@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,14 @@ import pytest
 from armload.boards.host import Host
 from armload.boards.ssh import SshHost
 from tests.servers import dropbear
+from tests.sysfs import write_tree
 
 similar = pytest.mark.exhaustive(
     covers=["armload/boards", "armload/deploy", "armload/runs", "deploy"]
 )
 SHELLS = ("mksh", pytest.param("busybox", marks=similar), pytest.param("dash", marks=similar))
 
-CPUS, ZONES = "/sys/devices/system/cpu", "/sys/class/thermal"
+CPUS, CLASSES = "/sys/devices/system/cpu", "/sys/class"
 
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 
@@ -27,17 +28,19 @@ class Kernel:
 
     Attributes:
         over: where a shell is to see them.
+        devices: folders of devices with clocks of their own.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._cpus, self._zones = folder / "cpu", folder / "thermal"
+        self._cpus, classes = folder / "cpu", folder / "class"
+        self._zones, self.devices = classes / "thermal", classes / "devfreq"
         self.drop_caches = folder / "drop_caches"
-        for path in (self._cpus, self._zones):
+        for path in (self._cpus, self._zones, self.devices):
             path.mkdir(parents=True)
         self.drop_caches.write_text("0\n")
         self.over: Mapping[str, Path] = {
             CPUS: self._cpus,
-            ZONES: self._zones,
+            CLASSES: classes,
             DROP_CACHES: self.drop_caches,
         }
 
@@ -52,6 +55,21 @@ class Kernel:
             ("cpuinfo_max_freq", str(max_khz)),
         ):
             (folder / name).write_text(f"{content}\n")
+
+    def has_device(self, name: str, governor: str, hz: int, steps_hz: Sequence[int]) -> Path:
+        """Add a device as devfreq shows one; return its folder."""
+        return write_tree(
+            self.devices / name,
+            {
+                "name": name,
+                "governor": governor,
+                "available_governors": "dmc_ondemand simple_ondemand performance",
+                "cur_freq": hz,
+                "min_freq": steps_hz[0],
+                "max_freq": steps_hz[-1],
+                "available_frequencies": " ".join(map(str, steps_hz)),
+            },
+        )
 
     def shows_again(self, place: str, where: str) -> None:
         path = self._cpus / place

@@ -16,12 +16,12 @@ from armload.boards.probe import probe
 from armload.boards.sensors import Sensor
 from armload.core.errors import BoardError
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
-from armload.deploy.launch import BoardSetup, check_governor
+from armload.deploy.launch import BoardSetup, check_governors
 from tests.contract.launching import launched, nothing, ran
 from tests.contract.settings.kernel import CPUS, Kernel, board_host
 from tests.waiting import wait_until
 
-PERFORMANCE = BoardSetup(governor="performance")
+PERFORMANCE = BoardSetup(governors=(("performance", ()),))
 
 
 def test_clusters_and_sensors_are_read(host: Host, board: Board, kernel: Kernel) -> None:
@@ -46,7 +46,7 @@ def test_clusters_and_sensors_are_read(host: Host, board: Board, kernel: Kernel)
 def test_a_run_has_its_governor_and_the_board_its_own_again(
     host: Host, board: Board, kernel: Kernel, tmp_path: Path
 ) -> None:
-    check_governor(host, "performance")
+    check_governors(host, "performance", ())
     assert kernel.governors() == ["schedutil", "powersave"]
     look = f"cat {CPUS}/cpufreq/policy*/scaling_governor"
     local = ran(host, board.workdir, tmp_path / "run", "sh", "-c", look, setup=PERFORMANCE)
@@ -118,16 +118,16 @@ def test_a_governor_that_cannot_be_had_is_refused_in_words(
     tmp_path: Path, kernel: Kernel, shell: str
 ) -> None:
     with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
-        with pytest.raises(BoardError, match="schedutil, and this user may not change it"):
-            check_governor(host, "performance")
+        with pytest.raises(BoardError, match="is schedutil, and this user may not change it"):
+            check_governors(host, "performance", ())
         with pytest.raises(
-            BoardError, match="there is no CPU frequency governor 'quick'"
+            BoardError, match="there is no frequency governor 'quick' for the CPU"
         ) as caught:
-            check_governor(host, "quick")
+            check_governors(host, "quick", ())
         assert "performance, powersave, schedutil" in caught.value.remedy
     bare = Kernel(tmp_path / "bare")
     with (
         board_host(tmp_path / "bare-server", shell, bare) as host,
         pytest.raises(BoardError, match="exposes no CPU frequency governors"),
     ):
-        check_governor(host, "performance")
+        check_governors(host, "performance", ())

@@ -136,7 +136,7 @@ def test_a_log_that_somebody_removes_begins_again(service: ServiceFolder) -> Non
 def test_full_storage_does_not_stop_a_service(service: ServiceFolder, tmp_path: Path) -> None:
     done = tmp_path / "done"
     script = (
-        f"head -c 3000000 /dev/zero; touch {join([str(done)])}; while sleep 0.05; do echo on; done"
+        f"head -c 5000000 /dev/zero; touch {join([str(done)])}; while sleep 0.05; do echo on; done"
     )
     with small_disk(tmp_path / "disk", 1) as folder:
         full = ServiceFolder(folder, [program()])
@@ -150,7 +150,9 @@ def test_full_storage_does_not_stop_a_service(service: ServiceFolder, tmp_path: 
             assert full.state()["log_dropped_bytes"] == 0, "written before"
             (folder / "log").unlink()
             full.logs("on\n")
-            wait_until(lambda: full.state()["log_dropped_bytes"] >= 3_000_000 - size, full.process)
+            # The pipe may have held a part until there was space again.
+            least = 5_000_000 - size - (2 << 20)
+            wait_until(lambda: full.state()["log_dropped_bytes"] >= least, full.process)
             assert full.state()["restarts"] == 0
             assert (folder / "version").read_text() == "a\n"
             assert not list(folder.glob(".*.new"))
@@ -167,8 +169,8 @@ def test_it_gives_up_after_so_many_failures(service: ServiceFolder) -> None:
     state = service.state()
     assert (state["state"], state["restarts"], state["child"]) == ("failed", 3, None)
     assert state["last_end"]["what"] == "exit 3"
-    assert said.count("exit 3; it is started again in 0 s") == 3
-    assert "failure 4 in a row" in said
+    assert said.count("exit 3; restarting in 0 s") == 3
+    assert "giving up after 4 failures in a row" in said
 
 
 def test_the_pause_grows_up_to_a_minute(service: ServiceFolder) -> None:
@@ -176,12 +178,12 @@ def test_the_pause_grows_up_to_a_minute(service: ServiceFolder) -> None:
     service.version("b", "kill -9 $$", failures=9, pause_s=60)
     service.use("a")
     _, said = service.run()
-    assert [line.split()[-2] for line in said.splitlines() if "again in" in line] == ["1", "2"]
+    assert [line.split()[-2] for line in said.splitlines() if "restarting in" in line] == ["1", "2"]
     service.use("b")
     service.start()
     assert service.waits_for(state="pausing")["last_end"]["what"] == "signal 9"
     assert service.stop() == 0
-    assert "again in 60 s" in service.log()
+    assert "restarting in 60 s" in service.log()
     assert service.state()["state"] == "stopped"
 
 
@@ -265,7 +267,7 @@ def test_a_version_that_cannot_be_used_costs_no_service(
     else:
         (service.folder / "version").write_text(named)
     process.send_signal(signal.SIGHUP)
-    service.logs("version a stays")
+    service.logs("keeping version a")
     assert service.state()["child"] == child
     assert not is_gone(child)
 
@@ -279,25 +281,25 @@ def test_it_does_not_begin_with_a_damaged_version(
         (service.folder / "version").write_bytes(named)
     status, said = service.run()
     assert status == UNUSABLE
-    assert said.startswith("supervise: version cannot be read: ")
+    assert said.startswith("supervise: cannot read version: ")
     assert service.state()["state"] == "failed"
 
 
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ("port 1\ncolour red\n", "line 2 of its supervisor file: colour is no key"),
+        ("port 1\ncolour red\n", "line 2 of its supervisor file: colour is not a known key"),
         ("port 1\nport 1\n", "line 2 of its supervisor file: port is given twice"),
         ("health yes\nhealth yes\nport 1\n", "line 2 of its supervisor file: health is given"),
-        ("port\n", "line 1 of its supervisor file is not a key, a space and a value"),
-        ("\x1b[2J 1\n", "line 1 of its supervisor file is not"),
-        ("port 1\n\n", "line 2 of its supervisor file is not"),
-        ("nice 3\n", "lacks the port"),
-        ("", "lacks the port"),
-        ("port 1\nuid 1\n", "one of uid and gid"),
-        ("port 1\ngid 1\n", "one of uid and gid"),
+        ("port\n", "line 1 of its supervisor file must be a key, a space and a value"),
+        ("\x1b[2J 1\n", "line 1 of its supervisor file must be"),
+        ("port 1\n\n", "line 2 of its supervisor file must be"),
+        ("nice 3\n", "has no port"),
+        ("", "has no port"),
+        ("port 1\nuid 1\n", "both uid and gid"),
+        ("port 1\ngid 1\n", "both uid and gid"),
         *(
-            (f"{line}\n", "does not have a value that it may have")
+            (f"{line}\n", "has an invalid value")
             for line in (
                 *("port 0", "port 65536", "port -1", "port 1 ", "port 0x1", "port 1.5", "port +1"),
                 *("port 99999999999999999999", "port ", "nice 20", "nice -21", "uid -1"),
@@ -320,7 +322,7 @@ def test_settings_that_are_not_understood_are_refused(
     service.use("a")
     status, said = service.run()
     assert status == UNUSABLE
-    assert said.startswith("supervise: version a cannot be used: ")
+    assert said.startswith("supervise: cannot use version a: ")
     assert why in said
     assert "\x1b" not in said
     state = service.state()
@@ -336,15 +338,15 @@ def test_a_service_that_does_not_end_is_killed(service: ServiceFolder) -> None:
     below = psutil.Process(group).children()
     assert below
     assert service.stop() == 0
-    assert is_gone(group)
-    assert all(is_gone(process.pid) for process in below)
+    wait_until(lambda: all(is_gone(pid) for pid in (group, *(each.pid for each in below))))
 
 
 def test_what_a_service_leaves_running_ends_with_it(service: ServiceFolder) -> None:
     service.version("a", "sleep 1000 & echo $!; exit 5")
     service.use("a")
     assert service.run()[0] == GAVE_UP
-    assert is_gone(int(service.log().splitlines()[0]))
+    left = int(service.log().splitlines()[0])
+    wait_until(lambda: is_gone(left))
 
 
 def test_memory_of_all_its_processes_has_a_limit(service: ServiceFolder, tmp_path: Path) -> None:
@@ -452,7 +454,7 @@ def test_a_folder_is_supervised_once(service: ServiceFolder) -> None:
         [program(), service.folder], capture_output=True, text=True, check=False
     )
     assert second.returncode == HELD
-    assert "is supervised by another process" in second.stderr
+    assert "already has a supervisor running" in second.stderr
     assert service.state()["pid"] == first.pid
     assert not is_gone(child)
     # What it started does not hold the folder.
@@ -515,12 +517,12 @@ def test_what_cannot_be_set_is_in_the_log(open_service: ServiceFolder) -> None:
     open_service.use("a")
     open_service.run()
     log = open_service.log()
-    assert "oom_score_adj cannot be set: " in log
-    assert "its priority cannot be set: " in log
+    assert "cannot set oom_score_adj: " in log
+    assert "cannot set the priority: " in log
     assert str(NOBODY) in log.splitlines()
     open_service.use("b")
     open_service.run()
-    assert "cannot become user 1, group 1: " in open_service.log()
+    assert "cannot switch to user 1 and group 1: " in open_service.log()
     assert open_service.state()["last_end"]["what"] == "exit 126"
 
 
@@ -534,7 +536,7 @@ def test_it_waits_for_an_address_of_the_network(service: ServiceFolder) -> None:
     service.server("a", address=address)
     service.use("a")
     process = service.start()
-    service.logs("version a waits for its address")
+    service.logs("waiting until the board has its address")
     assert service.waits_for(state="pausing")["restarts"] == 0
     enter = ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
     subprocess.run([*enter, "ip", "addr", "add", f"{address}/32", "dev", "lo"], check=True)

@@ -1,37 +1,39 @@
-/* Keeps a service of the board running, and its folder telling how it is:
+/* Keeps a service of the board running, and writes down how it is doing:
  *
  *     supervise FOLDER
  *
- * FOLDER/version names the version in force; it runs `sh versions/<id>/start` in FOLDER as a process
- * group of its own, which does not outlive this process, and restarts it when it ends, with pauses
- * of 1, 2, 4 … 60 s. versions/<id>/supervisor has a line "key value" for each of:
+ * FOLDER/version names the version in force. Its script, versions/<id>/start, runs under sh in
+ * FOLDER as a process group of its own, which never outlives this process. When it ends, it is
+ * restarted, after pauses of 1, 2, 4 ... 60 s. versions/<id>/supervisor has lines "key value":
  *
- *     port                 of the service, which is asked for /health there every second until it is
- *                          ready, and four times in silence_s from then on
- *     address              where, 127.0.0.1 by default; IPv6 too; until the board has that address,
- *                          it is not started
- *     health               yes: GET /health answers 200 when it is ready (default);
- *                          connect: that a connection is accepted suffices (TLS)
- *     uid, gid             what it becomes; by default it stays what this process is
+ *     port                 required; /health is requested there every second until the service is
+ *                          ready, and four times per silence_s after that
+ *     address              to connect to (127.0.0.1), IPv4 or IPv6; the service is not started
+ *                          before the board has this address
+ *     health               yes (default): ready when GET /health answers 200;
+ *                          connect: ready when it accepts a connection (TLS)
+ *     uid, gid             to run the service as; by default those of this process
  *     oom_score_adj, nice  of the service alone
- *     memory_limit_bytes   it is ended when its processes hold more memory, page cache aside
- *     log_bytes            of each of log and log.1 (1 MiB), which hold what it writes
- *     load_s               it fails when it is not ready after so long; 0 is for ever (default)
- *     silence_s            it fails when it does not answer for so long once it was ready (60)
- *     stop_s               between SIGTERM and SIGKILL (10)
- *     pause_s              first pause (1); 0 is none, however often it fails
- *     settled_s            ready for so long, its former failures no longer count (600)
- *     failures             in a row, after which it gives up (8): where FOLDER/trial has the id of
- *                          another version, that becomes the one in force, and trial is removed;
+ *     memory_limit_bytes   the service is killed when its processes hold more than this, not
+ *                          counting pages of files
+ *     log_bytes            size limit of each of log and log.1 (1 MiB), which get its output
+ *     load_s               it has failed if not ready after this time (0: no limit)
+ *     silence_s            it has failed if it stops answering for this long (60)
+ *     stop_s               time from SIGTERM to SIGKILL (10)
+ *     pause_s              the first pause (1); 0 means no pauses at all
+ *     settled_s            after it was ready for this long, earlier failures are forgotten (600)
+ *     failures             in a row before giving up (8): FOLDER/trial may name another version,
+ *                          which then becomes the one in force, and trial is removed;
  *                          otherwise the exit status is 69
  *
- * SIGHUP restarts it with what FOLDER/version names now, and leaves it alone where that cannot be
- * used; SIGTERM and SIGINT end it. FOLDER/state has one JSON object of how it is, written on each
- * change and every minute; times in it are seconds since boot. systemd is told by sd_notify's
- * protocol. Full storage never stops the service: what cannot be logged is counted and dropped.
+ * SIGHUP reads FOLDER/version again and restarts the service with it; if that version cannot be
+ * used, the running one is left alone. SIGTERM and SIGINT stop the service. FOLDER/state is one JSON
+ * object, written on each change and every minute; its times are seconds since boot. systemd is
+ * notified as in sd_notify(3). Full storage does not stop the service: output that cannot be logged
+ * is counted and dropped.
  *
- * Exit status: 0 when asked to end, 2 without FOLDER, 69 when it has given up, 75 when another
- * supervise has FOLDER, 78 when FOLDER or its version cannot be used. */
+ * Exit status: 0 when asked to stop, 2 for a wrong command line, 69 after giving up, 75 if FOLDER has
+ * a supervisor already, 78 if FOLDER or its version cannot be used. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <sys/file.h>
@@ -122,7 +124,7 @@ static void put_state(int64_t now)
                             record.dropped_bytes, service.memory_bytes);
     bool is_put = replace_file("state", line, length);
     if (!is_put && !is_lost)
-        tell("state cannot be written: %s", strerror(errno));
+        tell("cannot write state: %s", strerror(errno));
     is_lost = !is_put;
     service.state_ms = now + (is_put ? STATE_MS : SOON_MS);
     service.told_dropped_bytes = record.dropped_bytes;
@@ -155,7 +157,7 @@ static void mend_link(void)
         return;
     unlink(".current.new");
     if (symlink(wanted, ".current.new") != 0 || rename(".current.new", "current") != 0)
-        tell("the link \"current\" cannot be made: %s", strerror(errno));
+        tell("cannot link current: %s", strerror(errno));
 }
 
 static void adopt(const struct version *version)
@@ -175,7 +177,7 @@ static bool fall_back(const char *why)
     if (!read_id("trial", former.id) || strcmp(former.id, service.version.id) == 0)
         return false;
     if (!read_version(former.id, &former.settings, problem)) {
-        tell("version %s, to fall back to, cannot be used: %s", former.id, problem);
+        tell("cannot fall back to version %s: %s", former.id, problem);
         return false;
     }
     char line[ID_BYTES + 1];
@@ -185,11 +187,11 @@ static bool fall_back(const char *why)
         unlink("trial");
         sync_folder();
     } else {
-        tell("version cannot be written: %s", strerror(errno));
+        tell("cannot write version: %s", strerror(errno));
     }
     memcpy(service.fell_from, service.version.id, sizeof service.fell_from);
     snprintf(service.fell_why, sizeof service.fell_why, "%s", why);
-    tell("version %s failed (%s): falling back to version %s", service.version.id, why, former.id);
+    tell("version %s failed: %s; falling back to version %s", service.version.id, why, former.id);
     adopt(&former);
     return true;
 }
@@ -210,9 +212,9 @@ static void fail(const char *what, int64_t now)
             pause_s *= 2;
         pause_s = pause_s < LONGEST_PAUSE_S ? pause_s : LONGEST_PAUSE_S;
         service.until_ms += pause_s * 1000;
-        tell("version %s ended: %s; it is started again in %d s", service.version.id, what, (int)pause_s);
+        tell("version %s failed: %s; restarting in %d s", service.version.id, what, (int)pause_s);
     } else if (!fall_back(what)) {
-        tell("version %s ended: %s; that was failure %d in a row, the last", service.version.id, what, service.failures);
+        tell("version %s failed: %s; giving up after %d failures in a row", service.version.id, what, service.failures);
         leave(FAILED, GAVE_UP);
     }
     service.restarts++;
@@ -223,7 +225,7 @@ static void begin(int64_t now)
 {
     bool lacks_address = !has_address(&service.version.settings);
     if (lacks_address && !service.lacks_address)
-        tell("version %s waits for its address", service.version.id);
+        tell("version %s: waiting until the board has its address", service.version.id);
     service.lacks_address = lacks_address;
     if (lacks_address) {
         service.until_ms = now + TICK_MS;
@@ -235,7 +237,7 @@ static void begin(int64_t now)
     service.unanswered_ms = NEVER;
     service.ended_for = NULL;
     if (!start_child(service.version.id, &service.version.settings, &service.mask)) {
-        tell("no process can be started: %s", strerror(errno));
+        tell("cannot start a process: %s", strerror(errno));
         fail("not started", now);
         return;
     }
@@ -246,7 +248,7 @@ static void begin(int64_t now)
 static void end(const char *reason, int number, int64_t now)
 {
     if (reason != NULL)
-        tell("version %s is ended: %s", service.version.id, reason);
+        tell("stopping version %s: %s", service.version.id, reason);
     service.ended_for = reason;
     service.until_ms = now + service.version.settings.stop_s * 1000;
     service.phase = ENDING;
@@ -334,14 +336,14 @@ static void end_of_child(int64_t now)
         service.phase = PAUSING;
 }
 
-/* What SIGHUP asks for; one that cannot be used costs no service. */
+/* A version that cannot be used must not cost the running one. */
 static void read_next(void)
 {
     char problem[PROBLEM_BYTES];
     if (!read_id("version", service.next.id))
-        tell("version cannot be read: %s; version %s stays", strerror(errno), service.version.id);
+        tell("cannot read version: %s; keeping version %s", strerror(errno), service.version.id);
     else if (!read_version(service.next.id, &service.next.settings, problem))
-        tell("version %s cannot be used: %s; version %s stays", service.next.id, problem, service.version.id);
+        tell("cannot use version %s: %s; keeping version %s", service.next.id, problem, service.version.id);
     else
         service.switches = true;
 }
@@ -369,6 +371,7 @@ static void go_on(int64_t now)
         service.switches = false;
         if (strcmp(service.next.id, service.version.id) != 0)
             service.fell_from[0] = '\0';
+        tell("switching from version %s to version %s", service.version.id, service.next.id);
         adopt(&service.next);
         service.until_ms = now;
     }
@@ -423,7 +426,7 @@ static int take_folder(const char *folder)
         return UNUSABLE;
     }
     if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        fprintf(stderr, "supervise: %s is supervised by another process\n", folder);
+        fprintf(stderr, "supervise: %s already has a supervisor running\n", folder);
         return IS_HELD;
     }
     return 0;
@@ -434,7 +437,7 @@ static void read_first_version(void)
     struct version first;
     char problem[PROBLEM_BYTES];
     if (!read_id("version", first.id)) {
-        tell("version cannot be read: %s", strerror(errno));
+        tell("cannot read version: %s", strerror(errno));
         leave(FAILED, UNUSABLE);
     }
     bool is_usable = read_version(first.id, &first.settings, problem);
@@ -443,7 +446,7 @@ static void read_first_version(void)
         return;
     }
     memcpy(service.version.id, first.id, sizeof first.id);
-    tell("version %s cannot be used: %s", first.id, problem);
+    tell("cannot use version %s: %s", first.id, problem);
     service.ended_ms = now_ms();
     snprintf(service.last_end, sizeof service.last_end, "unusable version");
     if (!fall_back("unusable version"))
@@ -456,14 +459,14 @@ int main(int argc, char **argv)
         fputs("usage: supervise FOLDER\n", stderr);
         return 2;
     }
+    int signals = block_signals();
+    if (signals < 0) {
+        fprintf(stderr, "supervise: cannot read signals: %s\n", strerror(errno));
+        return UNUSABLE;
+    }
     int status = take_folder(argv[1]);
     if (status != 0)
         return status;
-    int signals = block_signals();
-    if (signals < 0) {
-        fprintf(stderr, "supervise: signals cannot be read: %s\n", strerror(errno));
-        return UNUSABLE;
-    }
     service.watchdog_ms = read_watchdog_ms();
     service.sign_ms = service.watchdog_ms == NEVER ? NEVER : 0;
     read_first_version();

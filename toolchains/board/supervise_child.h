@@ -23,7 +23,7 @@ static struct {
     int out, alive;
 } child = {.out = -1, .alive = -1};
 
-/* What fails here is told in the log, which standard error leads to. */
+/* Standard error is the log by now. */
 static bool become_user(const struct settings *settings)
 {
     if (settings->uid == UNSET)
@@ -34,7 +34,7 @@ static bool become_user(const struct settings *settings)
         return true;
     if (setgroups(0, NULL) == 0 && setgid(gid) == 0 && setuid(uid) == 0)
         return true;
-    dprintf(STDERR_FILENO, "supervise: cannot become user %u, group %u: %s\n", uid, gid, strerror(errno));
+    dprintf(STDERR_FILENO, "supervise: cannot switch to user %u and group %u: %s\n", uid, gid, strerror(errno));
     return false;
 }
 
@@ -44,9 +44,9 @@ static void yield_to_others(const struct settings *settings)
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     int length = snprintf(text, sizeof text, "%d", (int)settings->oom_score_adj);
     if (settings->oom_score_adj != 0 && (file < 0 || write(file, text, (size_t)length) != length))
-        dprintf(STDERR_FILENO, "supervise: oom_score_adj cannot be set: %s\n", strerror(errno));
+        dprintf(STDERR_FILENO, "supervise: cannot set oom_score_adj: %s\n", strerror(errno));
     if (settings->nice != 0 && setpriority(PRIO_PROCESS, 0, (int)settings->nice) != 0)
-        dprintf(STDERR_FILENO, "supervise: its priority cannot be set: %s\n", strerror(errno));
+        dprintf(STDERR_FILENO, "supervise: cannot set the priority: %s\n", strerror(errno));
 }
 
 static _Noreturn void be_the_child(const char *id, const struct settings *settings, int out, const sigset_t *mask, pid_t parent)
@@ -73,7 +73,7 @@ static _Noreturn void be_the_child(const char *id, const struct settings *settin
     sigprocmask(SIG_SETMASK, mask, NULL);
     execl("/bin/sh", "sh", path, (char *)NULL);
     execl("/system/bin/sh", "sh", path, (char *)NULL); /* Android's and OpenHarmony's */
-    dprintf(STDERR_FILENO, "supervise: no shell can be started: %s\n", strerror(errno));
+    dprintf(STDERR_FILENO, "supervise: cannot start a shell: %s\n", strerror(errno));
     _exit(CANNOT_RUN);
 }
 

@@ -85,11 +85,11 @@ static bool set(struct settings *settings, const char *name, const char *text, u
         index++;
     if (index == KEY_COUNT && strcmp(name, "address") != 0)
         index += strcmp(name, "health") == 0 ? 1 : 2;
-    *problem = index > KEY_COUNT + 1 ? "is no key that supervise knows" : "is given twice";
+    *problem = index > KEY_COUNT + 1 ? "is not a known key" : "is given twice";
     if (index > KEY_COUNT + 1 || (*seen & 1u << index) != 0)
         return false;
     *seen |= 1u << index;
-    *problem = "does not have a value that it may have";
+    *problem = "has an invalid value";
     return index < KEY_COUNT    ? set_number(settings, &KEYS[index], text)
            : index == KEY_COUNT ? set_address(settings, text)
                                 : set_health(settings, text);
@@ -118,21 +118,21 @@ static bool parse_settings(char *text, struct settings *settings, char *problem)
         line[length] = '\0';
         char *value = strchr(line, ' ');
         if (value == NULL || strspn(line, "abcdefghijklmnopqrstuvwxyz_") != (size_t)(value - line))
-            return refuse(problem, "line %d of its supervisor file is not a key, a space and a value", number);
+            return refuse(problem, "line %d of its supervisor file must be a key, a space and a value", number);
         *value++ = '\0';
         const char *why;
         if (!set(settings, line, value, &seen, &why))
             return refuse(problem, "line %d of its supervisor file: %.40s %s", number, line, why);
     }
     if (settings->port == UNSET)
-        return refuse(problem, "its supervisor file lacks the port");
+        return refuse(problem, "its supervisor file has no port");
     if ((settings->uid == UNSET) != (settings->gid == UNSET))
-        return refuse(problem, "its supervisor file has one of uid and gid, but not both");
+        return refuse(problem, "its supervisor file must have both uid and gid, or neither");
     ((struct sockaddr_in *)&settings->address)->sin_port = htons((uint16_t)settings->port);
     return true;
 }
 
-/* Reads versions/<id>; the problem of one that cannot be used is told after its id. */
+/* Reads versions/<id>. The problem continues a sentence that names the id. */
 static bool read_version(const char *id, struct settings *settings, char *problem)
 {
     char path[ID_BYTES + 32], text[SMALL_FILE_BYTES];

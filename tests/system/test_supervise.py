@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -556,26 +557,57 @@ def test_a_killed_supervisor_takes_the_service_with_it(service: ServiceFolder) -
     wait_until(lambda: all(is_gone(each.pid) for each in started))
 
 
+def begin_trial(service: ServiceFolder) -> None:
+    service.use("new")
+    (service.folder / "trial").write_text("old\n")
+    (service.folder / "state").unlink(missing_ok=True)
+
+
+def check_whole(service: ServiceFolder) -> None:
+    version = (service.folder / "version").read_text()
+    assert version in ("old\n", "new\n")
+    assert version == "old\n" or (service.folder / "trial").read_text() == "old\n"
+    assert service.state().get("version") in ("old", "new", None)
+
+
 def test_no_kill_leaves_half_a_file(service: ServiceFolder) -> None:
     service.version("old", FOREVER)
     service.version("new", "exit 1", failures=2)
     chance = random.Random(48)
-    versions = set[str]()
     for _ in range(50):
-        service.use("new")
-        (service.folder / "trial").write_text("old\n")
+        begin_trial(service)
         process = service.start()
         time.sleep(chance.uniform(0, 0.06))
         process.kill()
         process.communicate()
-        version = (service.folder / "version").read_text()
-        versions.add(version)
-        assert version == "old\n" or (service.folder / "trial").read_text() == "old\n"
-        state = service.state()
-        assert not state or state["version"] in ("old", "new")
-    assert versions <= {"old\n", "new\n"}
+        check_whole(service)
     service.start()
     service.waits_for(version="old", state="loading")
+
+
+def test_killed_at_any_call_that_changes_files_it_leaves_whole_ones(
+    service: ServiceFolder,
+) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    service.version("old", FOREVER)
+    service.version("new", "exit 1")
+    fell_back = {"version": "old", "state": "loading"}.items()
+    kills = Counter[str]()
+    for call in ("/^open", "write", "fsync", "/^rename", "/^unlink", "/^symlink"):
+        while True:
+            kill = f"inject={call}:signal=KILL:when={kills[call] + 1}"
+            service.words = ("strace", "-D", "-o", "/dev/null", "-e", kill, program())
+            begin_trial(service)
+            ended = service.start().poll
+            while ended() is None and not fell_back <= service.state().items():
+                time.sleep(0.01)
+            if service.stop() == 0:
+                break
+            assert ended() == -signal.SIGKILL
+            check_whole(service)
+            kills[call] += 1
+    assert all(kills[call] >= 4 for call in ("write", "fsync", "/^rename")), kills
 
 
 def test_its_script_starts_it(service: ServiceFolder, tmp_path: Path) -> None:

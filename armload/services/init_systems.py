@@ -75,6 +75,10 @@ class InitSystem(ABC):
     def is_active(self, unit: UnitFacts) -> str:
         """Status 0 while it runs, or is being started."""
 
+    def memory_limit(self, _unit: UnitFacts) -> str:
+        """Print how many bytes of memory it may take as long as it runs; nothing for no limit."""
+        return ""
+
     def forget(self, _unit: UnitFacts) -> str:
         """After its files were removed: leave nothing of it behind."""
         return "true"
@@ -167,6 +171,10 @@ class Systemd(InitSystem):
     def is_active(self, unit: UnitFacts) -> str:
         state = self._run(unit, "is-active")
         return f"case $({state}) in active | activating | reloading) ;; *) false ;; esac"
+
+    def memory_limit(self, unit: UnitFacts) -> str:
+        group = self._run(unit, "--property=ControlGroup", "--value", "show")
+        return render("service/memory_limit.sh.j2", {}) + f'tell_limit "$({group})"'
 
     def forget(self, unit: UnitFacts) -> str:
         failed = f"{self._run(unit, 'reset-failed')} 2>/dev/null || true"

@@ -10,7 +10,7 @@ from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote, render
-from armload.core.values import Value
+from armload.core.values import Value, whole_number
 from armload.services.init_systems import InitSystem, commanded
 from armload.services.unit import Presence, UnitFacts, mark, presence
 from armload.services.users import ensure_user, hand_over, remove_user
@@ -30,11 +30,13 @@ class UnitState(Value):
         presence: of the unit; edited where one of its files is.
         is_active: the service runs, or is being started.
         edited: the files that somebody has edited, or the table.
+        memory_max_bytes: the kernel's limit for what runs; none where it has none.
     """
 
     presence: Presence
     is_active: bool
     edited: tuple[PurePosixPath | str, ...] = ()
+    memory_max_bytes: int | None = None
 
 
 def unit_state(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> UnitState:
@@ -46,7 +48,10 @@ def unit_state(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) 
     worst: Presence = next(
         (each for each in ("another's", "edited", "installed") if each in kinds), "absent"
     )
-    return UnitState(presence=worst, is_active=status == 0, edited=edited)
+    limit = None
+    if status == 0 and (command := init.memory_limit(unit)):
+        limit = whole_number(host.run(commanded(command, init, facts)).text)
+    return UnitState(presence=worst, is_active=status == 0, edited=edited, memory_max_bytes=limit)
 
 
 def install_unit(
@@ -84,14 +89,26 @@ def install_unit(
             change = "kept"
             continue
         script = render("service/write.sh.j2", {"path": path, "mode": f"{file.mode:03o}"})
-        _done(host, facts, init, script, f"{path} cannot be written", file.content)
+        _done(host, facts, init, script, f"{path} cannot be written", content=file.content)
         change = "kept" if change == "kept" else "written"
     if entry:
         (text,) = found.values()
         if _presence(text, unit) == "edited" and not overwrite:
             return "kept"
         change = "same" if text == entry else "written"
-    _done(host, facts, init, init.enable(unit), f"{init.name} does not take {unit.name}")
+    _done(
+        host,
+        facts,
+        init,
+        init.enable(unit),
+        f"{init.name} does not take {unit.name}",
+        remedy=(
+            f"Let this user's units run without a login. As root on the board: "
+            f"loginctl enable-linger {facts.user}"
+            if init.name == "systemd-user" and not facts.lingering
+            else ""
+        ),
+    )
     return change
 
 
@@ -159,7 +176,14 @@ def _found(
 
 
 def _done(
-    host: Host, facts: BootFacts, init: InitSystem, command: str, lack: str, content: str = ""
+    host: Host,
+    facts: BootFacts,
+    init: InitSystem,
+    command: str,
+    lack: str,
+    *,
+    content: str = "",
+    remedy: str = "",
 ) -> None:
     done = host.run(
         commanded(command, init, facts),
@@ -167,4 +191,4 @@ def _done(
         timeout_s=_WITHIN_S,
     )
     if done.status != 0:
-        raise BoardError(f"{host.name}: {lack}: {reason(done.stderr)}.")
+        raise BoardError(f"{host.name}: {lack}: {reason(done.stderr).rstrip('.')}.", remedy)

@@ -183,7 +183,7 @@ class InitBoard:
         )
         return SshHost(address, f"{self._distribution.name}-{user}")
 
-    def up(self, within_s: float = 300.0) -> None:
+    def up(self, within_s: float = 600.0) -> None:
         """Switch it on, and wait until its SSH server answers."""
         image = image_for_boards(Silent())
         qemu = qemu_for("cortex-a55", Silent())

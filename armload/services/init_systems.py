@@ -51,6 +51,10 @@ class InitSystem(ABC):
         """Return the line of a table that all services share; empty where each has files."""
         return ""
 
+    def prepare(self) -> str:
+        """Before its files are written: what they need."""
+        return ""
+
     @abstractmethod
     def enable(self, unit: UnitFacts) -> str:
         """Have it started at boot."""
@@ -157,7 +161,8 @@ class Systemd(InitSystem):
         return f"{self._systemctl} daemon-reload && {self._run(unit, '--quiet', 'enable')}"
 
     def disable(self, unit: UnitFacts) -> str:
-        return f"{self._run(unit, '--quiet', 'disable')} 2>/dev/null || true"
+        wanted = self._units / f"{self._wanted_by}.wants" / f"{unit_name(unit.name)}.service"
+        return f"{self._run(unit, '--quiet', 'disable')} 2>/dev/null || rm -f {quote(wanted)}"
 
     def start(self, unit: UnitFacts) -> str:
         return self._run(unit, "--no-block", "start")
@@ -205,9 +210,12 @@ class SystemdUser(Systemd):
             raise BoardError("The board's user has no home folder.", "Give the user one.")
         return self._facts.home
 
-    def enable(self, unit: UnitFacts) -> str:
-        # The user's systemd takes a moment to come where lingering has just been allowed.
-        return render("service/linger.sh.j2", {}) + super().enable(unit)
+    def prepare(self) -> str:
+        return render("service/linger.sh.j2", {})
+
+    def stop(self, unit: UnitFacts) -> str:
+        # Without the user's systemd, nothing of it runs.
+        return f"[ ! -S /run/user/$(id -u)/systemd/private ] || {super().stop(unit)}"
 
 
 class _Script(InitSystem):

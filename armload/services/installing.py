@@ -9,7 +9,7 @@ from armload.boards.boot import BootFacts
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError, UsageError
-from armload.core.shell import quote, render
+from armload.core.shell import join, quote, render
 from armload.core.values import Value, whole_number
 from armload.services.init_systems import InitSystem, commanded
 from armload.services.unit import Presence, UnitFacts, mark, presence
@@ -78,6 +78,13 @@ def install_unit(
                 f"{host.name}: {where} is already there, and not from {unit.folder}.",
                 "Choose another --name, or use --overwrite to replace it.",
             )
+    if command := init.prepare():
+        remedy = (
+            "Let this user's units run without a login. As root on the board: loginctl "
+            f"enable-linger {facts.user}"
+        )
+        lack = f"{init.name} cannot start {unit.name} at boot"
+        _done(host, facts, init, command, lack, remedy=remedy)
     if unit.user is not None:
         ensure_user(host, facts, unit.user)
         hand_over(host, facts, unit)
@@ -96,19 +103,7 @@ def install_unit(
         if _presence(text, unit) == "edited" and not overwrite:
             return "kept"
         change = "same" if text == entry else "written"
-    _done(
-        host,
-        facts,
-        init,
-        init.enable(unit),
-        f"{init.name} does not take {unit.name}",
-        remedy=(
-            f"Let this user's units run without a login. As root on the board: "
-            f"loginctl enable-linger {facts.user}"
-            if init.name == "systemd-user" and not facts.lingering
-            else ""
-        ),
-    )
+    _done(host, facts, init, init.enable(unit), f"{init.name} does not take {unit.name}")
     return change
 
 
@@ -121,16 +116,15 @@ def remove_unit(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts)
         BoardError: the board refuses.
     """
     found = _found(host, facts, init, unit)
-    ours = [where for where, text in found.items() if _presence(text, unit) != "another's"]
-    if len(ours) == len(found):
-        if any(found.values()):
-            _done(host, facts, init, init.stop(unit), f"{unit.name} cannot be stopped")
-        _done(host, facts, init, init.disable(unit), f"{unit.name} cannot be disabled")
-        paths = [file.path for file in init.files(unit)]
-        if paths:
-            command = f"rm -f {' '.join(map(quote, paths))}"
-            _done(host, facts, init, command, f"{paths[0]} cannot be removed")
-        host.run(commanded(init.forget(unit), init, facts), timeout_s=_WITHIN_S)
+    if any(_presence(text, unit) == "another's" for text in found.values()):
+        return
+    if any(found.values()):
+        _done(host, facts, init, init.stop(unit), f"{unit.name} cannot be stopped")
+    _done(host, facts, init, init.disable(unit), f"{unit.name} cannot be disabled")
+    if paths := [file.path for file in init.files(unit)]:
+        command = join(["rm", "-f", *paths])
+        _done(host, facts, init, command, f"{paths[0]} cannot be removed")
+    host.run(commanded(init.forget(unit), init, facts), timeout_s=_WITHIN_S)
     if unit.user is not None:
         remove_user(host, facts, unit.user)
 

@@ -103,7 +103,7 @@ def install_unit(
         if _presence(text, unit) == "edited" and not overwrite:
             return "kept"
         change = "same" if text == entry else "written"
-    _done(host, facts, init, init.enable(unit), f"{init.name} does not take {unit.name}")
+    _done(host, facts, init, _kept(init.enable(unit)), f"{init.name} does not take {unit.name}")
     return change
 
 
@@ -124,7 +124,7 @@ def remove_unit(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts)
     if paths := [file.path for file in init.files(unit)]:
         command = join(["rm", "-f", *paths])
         _done(host, facts, init, command, f"{paths[0]} cannot be removed")
-    host.run(commanded(init.forget(unit), init, facts), timeout_s=_WITHIN_S)
+    host.run(commanded(_kept(init.forget(unit)), init, facts), timeout_s=_WITHIN_S)
     if unit.user is not None:
         remove_user(host, facts, unit.user)
 
@@ -142,7 +142,14 @@ def act(
         BoardError: the init system refuses.
     """
     command: str = getattr(init, action)(unit)
+    if action in ("enable", "disable"):
+        command = _kept(command)
     _done(host, facts, init, command, f"{unit.name} does not {action}")
+
+
+def _kept(command: str) -> str:
+    """Return a command whose effect a power cut does not undo: most tools write to memory."""
+    return f"{command}\nstatus=$?\nsync\nexit $status"
 
 
 def _presence(text: str, unit: UnitFacts) -> Presence:

@@ -24,7 +24,8 @@ class ServiceUser(Value):
     """Whom a service runs as.
 
     Attributes:
-        name: a user of its own; none for the login's.
+        name: a user of its own, or the login's where the init system would start it as root; none
+            for what the init system does by itself.
         reason: why it has none of its own, as a sentence; empty where it has.
     """
 
@@ -56,7 +57,8 @@ def user_for(facts: BootFacts, init: InitSystem, name: str) -> ServiceUser:
     elif facts.umask is not None and facts.umask & _OTHERS_READ:
         why = f"others cannot read what {login} writes (umask {facts.umask:03o})"
     if why:
-        return ServiceUser(reason=f"it runs as {login}: {why}")
+        as_login = facts.user if facts.root == "sudo" and not init.sets_user else ""
+        return ServiceUser(name=as_login or None, reason=f"it runs as {login}: {why}")
     own = unit_name(name)
     if len(own) > _MOST or own != own.lower():
         digest = hashlib.sha256(own.encode()).hexdigest()
@@ -79,11 +81,13 @@ def ensure_user(host: Host, facts: BootFacts, user: str) -> UserIds:
 
 
 def hand_over(host: Host, facts: BootFacts, unit: UnitFacts) -> None:
-    """Let a service's user read its folder, and write in the folder itself.
+    """Let a service's own user read its folder, and write in the folder itself.
 
     Raises:
         BoardError: the board refuses.
     """
+    if unit.user is None or not _is_own(unit.user):
+        return
     script = render("service/hand_over.sh.j2", {"user": unit.user, "folder": unit.folder})
     done = host.run(as_root(script, facts))
     if done.status != 0:
@@ -93,11 +97,17 @@ def hand_over(host: Host, facts: BootFacts, unit: UnitFacts) -> None:
 
 
 def remove_user(host: Host, facts: BootFacts, user: str) -> None:
-    """Remove a service's user with its group; harmless where there is none.
+    """Remove a service's user with its group; harmless where there is none, or it is a person's.
 
     Raises:
         BoardError: the board refuses.
     """
+    if not _is_own(user):
+        return
     done = host.run(as_root(render("service/remove_user.sh.j2", {"user": user}), facts))
     if done.status != 0:
         raise BoardError(f"{host.name}: user {user} cannot be removed: {reason(done.stderr)}.")
+
+
+def _is_own(user: str) -> bool:
+    return user.startswith(unit_name(""))

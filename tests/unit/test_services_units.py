@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.boot import BootFacts, UnusableInit
+from armload.boards.host import Completed
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
@@ -30,7 +31,7 @@ from armload.services.init_systems import (
 )
 from armload.services.installing import act, install_unit, remove_unit, unit_state
 from armload.services.unit import UnitFacts, check_name, presence
-from armload.services.users import user_for
+from armload.services.users import hand_over, remove_user, user_for
 from tests.openharmony_init import OpenHarmonyInit
 from tests.waiting import wait_until
 
@@ -409,3 +410,24 @@ def test_a_service_has_a_user_of_its_own_where_that_can_be_made_and_can_read_the
         assert chosen.name is None
         assert why in chosen.reason
     assert user_for(facts, Cron(facts), "chat").name is None
+
+
+def test_a_script_that_root_starts_by_sudo_becomes_the_login_s_user() -> None:
+    chosen = user_for(PI, OpenRC(PI), "chat")
+    assert chosen.name == "pi"
+    assert chosen.reason.startswith("it runs as pi: ")
+    assert user_for(PI, Systemd(PI), "chat").name is None
+    assert user_for(ROOT, OpenRC(ROOT), "chat").name is None
+
+
+class NothingRuns(LocalHost):
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        raise AssertionError(command)
+
+
+def test_a_person_s_user_and_files_are_left_alone() -> None:
+    host = NothingRuns("kitchen")
+    remove_user(host, PI, "pi")
+    hand_over(host, PI, unit_in(PurePosixPath("/w/services/chat"), user="pi"))
+    with pytest.raises(AssertionError, match="userdel"):
+        remove_user(host, PI, "armload-chat")

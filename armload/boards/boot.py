@@ -23,6 +23,8 @@ Root = Literal["login", "sudo", "none"]
 UserTool = Literal["useradd", "adduser", "busybox"]
 
 _MOST_BYTES = 1 << 16
+_WITHIN_S = 120.0
+"""A board that has just booted is busy, and sudo slow."""
 _UNITS, _SCRIPTS = "/etc/systemd/system", "/etc/init.d"
 _OPENHARMONY = ("/vendor/etc/init", "/system/etc/init")
 _INITS = ("init", "linuxrc", "busybox", "openrc-init")
@@ -83,7 +85,8 @@ class BootFacts(Value):
 
 def boot_facts(host: Host, board: Board) -> BootFacts:
     """Ask a board what starts programs at boot; changes nothing there."""
-    done = host.run(render("board/boot.sh.j2", {"workdir": board.workdir}))
+    script = render("board/boot.sh.j2", {"workdir": board.workdir})
+    done = host.run(script, timeout_s=_WITHIN_S)
     return parse_boot(done.stdout, board.name, done.stderr)
 
 

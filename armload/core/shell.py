@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -55,6 +55,15 @@ def render(template: str, values: Mapping[str, object]) -> str:
     return _with_functions(_environment().get_template(template).render(values))
 
 
+def fill(template: str, values: Mapping[str, object], quoted: Callable[[object], str]) -> str:
+    """Fill ``deploy/<template>`` for a reader other than a command line's shell.
+
+    Args:
+        quoted: writes each value that is printed as that reader takes it.
+    """
+    return _environment().overlay(finalize=quoted).get_template(template).render(values)
+
+
 def call(function: str, *words: str | int | PurePath) -> str:
     """Return the script that calls one of ``deploy/functions.sh`` with these words, quoted."""
     if function not in _functions():
@@ -62,7 +71,8 @@ def call(function: str, *words: str | int | PurePath) -> str:
     return _with_functions(join([function, *map(str, words)]) + "\n")
 
 
-def _quoted(value: object) -> str:
+def shell_words(value: object) -> str:
+    """Quote a value of a template for the shell; a list becomes its words."""
     if isinstance(value, (list, tuple)):
         return join([str(word) for word in value])
     return quote(str(value))
@@ -102,7 +112,7 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([str(folder) for folder in shipped_folders("deploy")]),
         undefined=jinja2.StrictUndefined,
-        finalize=_quoted,
+        finalize=shell_words,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

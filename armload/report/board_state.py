@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.device_clocks import ClockUse
+from armload.boards.boot import BootFacts
 from armload.boards.conditions import Conditions
 from armload.boards.device_clocks import DeviceClock
 from armload.boards.probe import NumaNode
@@ -160,3 +161,13 @@ def _range(cores: Sequence[int]) -> str:
 
 def _ghz(khz: int | None) -> str:
     return UNKNOWN if khz is None else f"{khz / 1e6:.2f}"
+
+
+def boot_line(facts: BootFacts) -> str:
+    """Say what can start a service when a board boots, the best first, and what cannot and why."""
+    version = "" if facts.systemd_version is None else f" {facts.systemd_version}"
+    names = [f"{name}{version}" if name == "systemd" else name for name in facts.usable]
+    as_root = {"login": " (as root)", "sudo": " (root by sudo)", "none": ""}[facts.root]
+    first = f" (first process: {facts.init})" if facts.init else ""
+    usable = f"{', '.join(names)}{as_root}" if names else f"none{first}"
+    return "; ".join([usable, *(f"not {each.name}: {each.reason}" for each in facts.unusable)])

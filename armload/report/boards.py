@@ -18,6 +18,7 @@ from armload.boards.board import (
     SshReach,
     VirtualReach,
 )
+from armload.boards.boot import BootFacts
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.hardware import Hardware, size_name
@@ -32,6 +33,7 @@ from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
 from armload.report.board_state import (
+    boot_line,
     clusters_line,
     cpu_access_line,
     device_clocks_line,
@@ -54,6 +56,7 @@ class ProbedBoard(Probe):
         in_use_by: who uses it.
         contradictions: what its file declares and it shows otherwise.
         power: what its power meter shows; none where its file names none.
+        boot: what starts programs when it boots.
     """
 
     target_misfit: str
@@ -61,6 +64,7 @@ class ProbedBoard(Probe):
     in_use_by: tuple[Claim, ...]
     contradictions: tuple[Contradiction, ...] = ()
     power: PowerAnswer | None = None
+    boot: BootFacts
 
 
 class AddedBoard(Value):
@@ -244,7 +248,7 @@ def probe_view(board: Board, found: Probe, probed: ProbedBoard) -> Iterator[Part
     """
     in_use = ", ".join(user.words for user in probed.in_use_by)
     missing = probed.rates_missing
-    yield probe_table(board, found, missing, in_use=in_use, power=probed.power)
+    yield probe_table(board, found, missing, in_use=in_use, power=probed.power, boot=probed.boot)
     if (obstacle := found.workdir_obstacle) is not None:
         yield Aside(text=f"{obstacle.words}. {obstacle.remedy(board.name)}")
     if probed.target_misfit:
@@ -262,10 +266,14 @@ def probe_table(
     *,
     in_use: str,
     power: PowerAnswer | None = None,
+    boot: BootFacts | None = None,
 ) -> Details:
     """Lay out what a board answered, why it has no rates, and who uses it."""
-    drawn = [] if power is None else [("power", power.words)]
-    rows = _probe_rows(board, found, missing) + drawn
+    rows = _probe_rows(board, found, missing)
+    if power is not None:
+        rows.append(("power", power.words))
+    if boot is not None:
+        rows.append(("services at boot", boot_line(boot)))
     if lines := contradiction_lines(contradictions(board, found)):
         rows.append(("contradictions", "; ".join(lines)))
     return Details([*rows, ("in use by", in_use or "nobody")])

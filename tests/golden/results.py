@@ -21,6 +21,7 @@ from armload.analysis.repeats import (
 from armload.bench.fitting import Fit
 from armload.bench.sweep import SweepFolder
 from armload.boards.board import SshAddress, load_board
+from armload.boards.boot import BootFacts, UnusableInit
 from armload.boards.contradictions import Contradiction
 from armload.boards.power import PowerAnswer
 from armload.boards.probe import Probe
@@ -206,8 +207,16 @@ ANY_MODEL = {"armload.models.find.model_called": reading("model", Model)}
 PROBED = {
     **CLOSED,
     "armload.boards.probe.probe": reading("probe", Probe),
+    "armload.boards.boot.boot_facts": returning(BootFacts(init="tini")),
     "armload.boards.power.try_read_power": reading("power", PowerAnswer),
 }
+BOOT = BootFacts(
+    init="systemd",
+    usable=("systemd-user", "cron"),
+    unusable=(UnusableInit(name="systemd", reason="this login is not root", remedy=""),),
+    systemd_version=257,
+    lingering=True,
+)
 
 
 def _added(*_: object) -> AddedBoard:
@@ -396,6 +405,7 @@ DONE: Mapping[str, StandIns] = {
     },
     "board.probe --board cellar": {
         **PROBED,
+        "armload.boards.boot.boot_facts": returning(BOOT),
         "armload.deploy.claims.claims": returning(()),
         "armload.deploy.rates.measure": lambda _host, _board, found, *_: (
             found.rates,

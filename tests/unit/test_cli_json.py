@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
 from armload.boards.board import SshAddress, load_board
+from armload.boards.boot import BootFacts
 from armload.boards.contradictions import Contradiction
 from armload.boards.power import PowerAnswer, PowerReading
 from armload.boards.probe import parse_probe
@@ -168,6 +169,7 @@ PROBED = ProbedBoard(
     power=PowerAnswer(
         reading=PowerReading(watts=2.8, source="shelly at http://plug", sees="wall"), problem=""
     ),
+    boot=BootFacts(init="systemd", usable=("systemd",), root="login", systemd_version=257),
 )
 ENTRY = BoardItem(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None

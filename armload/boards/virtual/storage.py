@@ -83,11 +83,12 @@ _LINKS = {
 }
 
 
-def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
+def root_archive(init: str, rc: str, host_key: bytes, client_key: str) -> bytes:
     """Return the archive that the kernel unpacks after the image's one.
 
     Args:
         init: the script that the kernel starts.
+        rc: the script that starts and stops services.
         host_key: the SSH server's key, in Dropbear's format.
         client_key: the public key that may log in.
     """
@@ -98,6 +99,8 @@ def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
             *(link(name, destination) for name, destination in _LINKS.items()),
             *(link(f"usr/bin/{name}", "toybox") for name in tools),
             file("init", init.encode(), permissions=0o755),
+            file("etc/rcS", rc.encode(), permissions=0o755),
+            link("etc/init.d", "/data/etc/init.d"),
             file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n"),
             file("etc/group", b"root:x:0:\n"),
             file("etc/shells", b"/bin/sh\n"),

@@ -74,13 +74,14 @@ class BoardOptions(OnBoard, OutputOptions):
 
 @verb(BoardOptions)
 def probe(options: BoardOptions) -> Result:
-    """Show a board's CPU features, memory, storage and tools.
+    """Show a board's CPU, memory, storage, tools and init system.
 
     Memory and storage bandwidth are measured once per boot, while the board is not in use. The
     first time, small benchmark programs are compiled for that, which can take a minute.
     Example: armload board.probe --board dayu200
     """
     from armload.boards.board import load_board
+    from armload.boards.boot import boot_facts
     from armload.boards.connect import connect
     from armload.boards.contradictions import contradictions
     from armload.boards.power import try_read_power
@@ -97,6 +98,7 @@ def probe(options: BoardOptions) -> Result:
     host = connect(chosen, progress)
     try:
         found = probe_host(host, chosen, progress)
+        boot = boot_facts(host, chosen)
         power = None if chosen.power is None else try_read_power(chosen.power, host)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]
         if not users and found.workdir_executable:
@@ -118,6 +120,7 @@ def probe(options: BoardOptions) -> Result:
         in_use_by=tuple(users),
         contradictions=contradictions(chosen, found),
         power=power,
+        boot=boot,
     )
     return as_result(probed, *probe_view(chosen, found, probed))
 

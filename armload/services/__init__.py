@@ -1,0 +1,1 @@
+"""Models that a board serves whenever it is on."""

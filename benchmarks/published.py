@@ -45,6 +45,7 @@ from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.workspace import data_names
 from armload.core.yamlfile import load_named
 from armload.engines.prediction import Expected
+from armload.models.file_types import TENSOR_TYPES
 from armload.models.outline import Outline, outline_called, outlined
 
 ROWS = Path(__file__).with_name("published.csv")
@@ -244,14 +245,16 @@ def _work(row: dict[str, str]) -> TokenWork | str:
     is_mixture = bool(MIXTURES.search(row["model"]) or "MoE" in row["notes"])
     if is_mixture or not size:
         outline = _outline(row["model"])
-        file_type = _file_type(row["quant"])
+        file_type = _file_type(row["quant"], type_name)
         if outline is None or file_type is None:
             return UNKNOWN_SIZE
         model, _ = outlined(outline, file_type)
-        if (memory_gb := _number(row["mem_gb"])) and model.size_bytes > memory_gb * (1 << 30):
+        file_bytes = size * 1e9 if size else model.size_bytes
+        memory_gb = _number(row["mem_gb"])
+        if memory_gb and file_bytes > memory_gb * (1 << 30):
             return BEYOND_MEMORY
         work = TokenWork.of(model)
-        scale = size * 1e9 / model.size_bytes if size else 1.0
+        scale = file_bytes / model.size_bytes
         return work.model_copy(update={"size_bytes": scale * work.size_bytes})
     if type_name is None:
         return UNKNOWN_SIZE
@@ -265,10 +268,13 @@ def _work(row: dict[str, str]) -> TokenWork | str:
     )
 
 
-def _file_type(quant: str) -> str | None:
-    """Return the name of a file type that a source gives; none of a type of the source's own."""
+def _file_type(quant: str, type_name: str | None) -> str | None:
+    """Return the file type that a source names, else the usual one with most weights of a type."""
     found = re.match(r"(I?Q\d_(?:K(?:_[SML])?|\d|[SM]|XX?S|NL))\b", quant)
-    return found[1] if found else None
+    usual = {"MXFP4": "MXFP4_MOE"} | {f"Q{bits}_K": f"Q{bits}_K_M" for bits in (3, 4, 5)}
+    name = found[1] if found else type_name
+    name = usual.get(name or "", name)
+    return name if name in TENSOR_TYPES else None
 
 
 @cache

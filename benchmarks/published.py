@@ -8,9 +8,10 @@ rest, and the rows that were left out are forecast. Rows of ``--rows`` that are 
 ``published.csv`` take no part in any fit. ``--fit`` prints the constants that all rows give, which
 ``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary.
 
-The columns are those of ``published.csv``: what a source says, as it says it. Skipped are rows of
-clusters, of mixtures of experts, of models that did not fit into memory, of accelerators, and those
-without the size of the model's file.
+The columns are those of ``published.csv``: what a source says, as it says it. Where a source does
+not say how large the file is, its size follows from the model's outline
+(``published_models.yaml``). Mixtures of experts are forecast with the constants of dense models.
+Skipped rows are counted by the reason.
 """
 
 from __future__ import annotations
@@ -22,35 +23,63 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
+
+import yaml
 
 from armload.analysis.kernels import CORES, KERNELS
-from armload.analysis.roofline import FITTED, Fitted, Times, TokenWork, forecast
+from armload.analysis.roofline import (
+    FITTED,
+    INTERVAL_LEVEL,
+    Fitted,
+    Times,
+    TokenWork,
+    forecast,
+)
 from armload.boards.hardware import Hardware, load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.workspace import data_names
 from armload.core.yamlfile import load_named
 from armload.engines.prediction import Expected
+from armload.models.file_types import TENSOR_TYPES
+from armload.models.outline import Outline, outline_called, outlined
 
 ROWS = Path(__file__).with_name("published.csv")
+MODELS = Path(__file__).with_name("published_models.yaml")
 
 FORKS = re.compile(r"ik_llama|T-MAC|bitnet\.cpp", re.IGNORECASE)
 """Their kernels are others."""
 
-OWN_ENGINES = re.compile(r"^(?!.*PowerInfer).*(llama\.cpp|ollama|llama-bench)", re.IGNORECASE)
+OWN_ENGINES = re.compile(r"^(?!PowerInfer).*(llama\.cpp|ollama|llama-bench)", re.IGNORECASE)
 
-SKIPPED = {
-    "board": re.compile(r"([2-9]|1\d) ?x ", re.IGNORECASE),
-    "model": re.compile(r"\bA\d+B\b|mixtral|moe|sparse|gpt-oss|deepseek-v", re.IGNORECASE),
-    "engine": re.compile(r"CUDA|NPU|Vulkan|OpenCL|rkllm|\bGPU\b", re.IGNORECASE),
-    "notes": re.compile(r"MoE|storage-bound|CUDA|\bNPU\b|Vulkan"),
+ALL_CORES = re.compile(r"^(?!.*PowerInfer).*(ollama|llama-bench)", re.IGNORECASE)
+"""Engines that take a thread for each core of an ARM chip, fast or slow, where nobody says."""
+
+UNKNOWN_SIZE = "a model of unknown size"
+BEYOND_MEMORY = "a model beyond the memory, read at an unknown rate"
+
+SKIPPED = (
+    ("several boards", "board", r"^([2-9]|1\d) ?x "),
+    ("an accelerator", "engine", r"CUDA|NPU|Vulkan|OpenCL|rkllm|\bGPU\b"),
+    ("an accelerator", "notes", r"CUDA|\bNPU\b|Vulkan"),
+    (BEYOND_MEMORY, "notes", r"storage-bound"),
+    ("weights that are skipped as the engine predicts", "model", r"sparse"),
+)
+"""Why a row is not forecast, the column that says so, and the words there."""
+
+MIXTURES = re.compile(r"\bA\d+B\b|mixtral|moe|gpt-oss|deepseek-v", re.IGNORECASE)
+
+USES = {
+    "fit": "llama.cpp",
+    "mixture": "Mixtures of experts",
+    "fork": "Forks of llama.cpp",
+    "other engine": "Other engines",
 }
-
-USES = {"fit": "llama.cpp", "fork": "Forks of llama.cpp", "other engine": "Other engines"}
-"""Only llama.cpp's own rows take part in the fit."""
+"""Only llama.cpp's own rows of dense models take part in the fit."""
 
 QWEN_2_5_3B_OUTPUT_B = 0.311
 """Weights of the one model whose files' sizes a source gives with a second output matrix."""
@@ -63,6 +92,9 @@ REPACKED_SINCE = (
 """Since when, roughly, llama.cpp repacks which types on ARM."""
 
 USUAL_DATE = "2025-06"
+
+SHORTEST_PROMPT = 32
+"""Tokens from which a prompt's rate is that of its kernels: a few take hardly longer than one."""
 
 CHIPS = (
     ("BCM2712", "raspberry-pi-5-8gb"),
@@ -119,7 +151,7 @@ class Row:
 
     Attributes:
         hardware: of the catalogue; empty where only the row tells of the board.
-        threads: none for the engine's own choice.
+        threads: none for the fastest cluster.
         repacked: types that the engine's release repacks.
         use: "fit", or why it takes no part in it.
     """
@@ -146,38 +178,51 @@ class Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of dense models on one board with a known size of file."""
+    """Return the rows that can be forecast."""
+    return [row for row in _read(path) if isinstance(row, Row)]
+
+
+def skipped(path: Path) -> Counter[str]:
+    """Return how many rows cannot be forecast, by the reason."""
+    return Counter(row for row in _read(path) if isinstance(row, str))
+
+
+def _read(path: Path) -> list[Row | str]:
     with path.open(newline="", encoding="utf-8") as file:
-        return [row for each in csv.DictReader(file) if (row := _row(each))]
+        return [_row(each) for each in csv.DictReader(file)]
 
 
-def _row(row: dict[str, str]) -> Row | None:
-    size, decode = _number(row["file_gb"]), _number(row["decode_tps"])
-    is_skipped = any(words.search(row[column]) for column, words in SKIPPED.items())
-    type_name = _type_name(row, size or 0.0)
-    if not size or not decode or is_skipped or type_name is None:
-        return None
-    weights = _number(row["params_b"]) or 8 * size / (1.05 * KERNELS[type_name].bits)
-    weights, size = _read_per_token(row, type_name, weights, size)
+def _row(row: dict[str, str]) -> Row | str:
+    """Return a row, or why it cannot be forecast."""
+    for reason, column, words in SKIPPED:
+        if re.search(words, row[column], re.IGNORECASE):
+            return reason
+    decode = _number(row["decode_tps"])
+    if not decode:
+        return "no speed of decode"
+    work = _work(row)
+    if isinstance(work, str):
+        return work
     hardware, specs = _board(row)
     if not specs.clusters and not specs.memory_peak_bytes_per_s and not specs.memory_bytes_per_s:
-        return None
+        return "an unknown board"
     use = "fit" if OWN_ENGINES.search(row["engine"]) else "other engine"
     if FORKS.search(row["engine"]):
         use = "fork"
+    elif not work.is_dense:
+        use = "mixture"
+    threads = int(_number(row["threads"] or row["cores_used"]) or 0) or None
+    if not row["threads"] and threads is None and ALL_CORES.search(row["engine"]):
+        threads = sum(cluster.cores for cluster in specs.clusters) or None
+    prompt = _number(row["prompt_tokens"]) or 0
     return Row(
         id=row["id"],
         source=row["source"],
         model=row["model"],
         hardware=hardware,
         specs=specs,
-        work=TokenWork(
-            type_name=type_name,
-            weights=weights * 1e9,
-            size_bytes=size * 1e9,
-            layers=round(15 * weights**0.4),
-        ),
-        threads=int(_number(row["threads"] or row["cores_used"]) or 0) or None,
+        work=work,
+        threads=threads,
         repacked=frozenset(
             name
             for since, names in REPACKED_SINCE
@@ -185,9 +230,60 @@ def _row(row: dict[str, str]) -> Row | None:
             for name in names
         ),
         decode_tps=decode,
-        prefill_tps=_number(row["prefill_tps"]),
+        prefill_tps=None if 0 < prompt < SHORTEST_PROMPT else _number(row["prefill_tps"]),
         use=use,
     )
+
+
+def _work(row: dict[str, str]) -> TokenWork | str:
+    """Return what a token reads: of the file that the source names, else of the model's outline.
+
+    A string is why it is unknown.
+    """
+    size = _number(row["file_gb"])
+    type_name = _type_name(row, size or 0.0)
+    is_mixture = bool(MIXTURES.search(row["model"]) or "MoE" in row["notes"])
+    if is_mixture or not size:
+        outline = _outline(row["model"])
+        file_type = _file_type(row["quant"], type_name)
+        if outline is None or file_type is None:
+            return UNKNOWN_SIZE
+        model, _ = outlined(outline, file_type)
+        file_bytes = size * 1e9 if size else model.size_bytes
+        memory_gb = _number(row["mem_gb"])
+        if memory_gb and file_bytes > memory_gb * (1 << 30):
+            return BEYOND_MEMORY
+        work = TokenWork.of(model)
+        scale = file_bytes / model.size_bytes
+        return work.model_copy(update={"size_bytes": scale * work.size_bytes})
+    if type_name is None:
+        return UNKNOWN_SIZE
+    weights = _number(row["params_b"]) or 8 * size / (1.05 * KERNELS[type_name].bits)
+    weights, size = _read_per_token(row, type_name, weights, size)
+    return TokenWork(
+        type_name=type_name,
+        weights=weights * 1e9,
+        size_bytes=size * 1e9,
+        layers=round(15 * weights**0.4),
+    )
+
+
+def _file_type(quant: str, type_name: str | None) -> str | None:
+    """Return the file type that a source names, else the usual one with most weights of a type."""
+    found = re.match(r"(I?Q\d_(?:K(?:_[SML])?|\d|[SM]|XX?S|NL))\b", quant)
+    usual = {"MXFP4": "MXFP4_MOE"} | {f"Q{bits}_K": f"Q{bits}_K_M" for bits in (3, 4, 5)}
+    name = found[1] if found else type_name
+    name = usual.get(name or "", name)
+    return name if name in TENSOR_TYPES else None
+
+
+@cache
+def _outline(model: str) -> Outline | None:
+    for each in yaml.safe_load(MODELS.read_text(encoding="utf-8")):
+        if re.search(each.pop("words"), model, re.IGNORECASE):
+            name = each.pop("outline", None)
+            return outline_called(name) if name else Outline.model_validate(each | {"name": "none"})
+    return None
 
 
 def _read_per_token(
@@ -282,7 +378,15 @@ START_DOUBTS = {
 }
 """Standard deviation of each constant's logarithm before any row: few rows change little."""
 
-ASSUMED_DOUBTS = {"instructions": 0.12, "all cores": 0.10, "one core": 0.2, "prompt": 0.3}
+ASSUMED_DOUBTS = {
+    "instructions": 0.2,
+    "all cores": 0.15,
+    "one core": 0.2,
+    "peak": 0.35,
+    "prompt": 0.3,
+}
+QUANTILE = NormalDist().inv_cdf((1 + INTERVAL_LEVEL) / 2)
+
 ASSUMED_SOURCES = 2
 """As many sources as the doubts that are assumed before any row count for."""
 
@@ -293,8 +397,20 @@ BEND = 0.1
 """Errors of logarithms below count by their squares, larger ones by their size."""
 
 
-def fit(rows: Sequence[Row]) -> Fitted:
-    """Fit the constants and what they leave in doubt; sources have nearly equal say."""
+def fit(rows: Sequence[Row], *, without: str = "") -> Fitted:
+    """Fit the constants and what they leave in doubt; sources have nearly equal say.
+
+    The doubts are those of rows whose source took no part in the constants.
+
+    Args:
+        without: the source that takes part in neither.
+    """
+    fitted = _constants(tuple(row for row in rows if row.source != without))
+    return fitted.model_copy(update={"doubts": _doubts(rows, without)})
+
+
+@cache
+def _constants(rows: tuple[Row, ...]) -> Fitted:
     start = _values(START)
     counts = Counter(row.source for row in rows)
 
@@ -309,8 +425,8 @@ def fit(rows: Sequence[Row]) -> Fitted:
             (math.log(values[name] / start[name]) / START_DOUBTS[name]) ** 2 for name in start
         )
 
-    fitted = _fitted(_minimised(loss, start))
-    return fitted.model_copy(update={"doubts": _doubts(rows, fitted)})
+    # Those of all rows are near those without a source or two.
+    return _fitted(_minimised(loss, _values(FITTED)))
 
 
 def _cost(error: float | None) -> float:
@@ -330,7 +446,7 @@ def _minimised(
     loss: Callable[[dict[str, float]], float], start: dict[str, float]
 ) -> dict[str, float]:
     """Minimise along one constant after the other, with ever smaller steps."""
-    values, least, step = dict(start), loss(start), 0.16
+    values, least, step = dict(start), loss(start), 0.04
     while step > 0.004:
         before = least
         for name in values:
@@ -355,20 +471,37 @@ def _fitted(values: dict[str, float]) -> Fitted:
     return Fitted(**rest, of_copy=of_copy, doubts=FITTED.doubts)
 
 
-def _doubts(rows: Sequence[Row], fitted: Fitted) -> dict[str, float]:
+def _doubts(rows: Sequence[Row], without: str) -> dict[str, float]:
     """Return what errors the rows leave, by what a forecast follows from."""
+    errors: dict[str, dict[str, list[float]]] = {limit: {} for limit in ASSUMED_DOUBTS}
+    for source in dict.fromkeys(row.source for row in rows if row.source != without):
+        fitted = _constants(tuple(row for row in rows if row.source != source))
+        for row in (each for each in rows if each.source == source):
+            decode, prefill = _errors(row, fitted)
+            for limit, error in ((row.times(fitted).limit, decode), ("prompt", prefill)):
+                if error is not None:
+                    errors[limit].setdefault(source, []).append(abs(error))
     doubts = dict(FITTED.doubts)
     for limit, assumed in ASSUMED_DOUBTS.items():
-        squares: dict[str, list[float]] = {}
-        for row in rows:
-            decode, prefill = _errors(row, fitted)
-            error = prefill if limit == "prompt" else decode
-            if error is not None and limit in ("prompt", row.times(fitted).limit):
-                # One row that is far off must not widen the intervals of all.
-                squares.setdefault(row.source, []).append(min(abs(error), 3 * assumed) ** 2)
-        total = math.fsum(map(statistics.fmean, squares.values())) + ASSUMED_SOURCES * assumed**2
-        doubts[limit] = math.sqrt(total / (len(squares) + ASSUMED_SOURCES))
+        count = len(errors[limit])
+        seen = _held_by_most(errors[limit].values()) / QUANTILE
+        total = count * seen**2 + ASSUMED_SOURCES * assumed**2
+        doubts[limit] = math.sqrt(total / (count + ASSUMED_SOURCES))
     return doubts
+
+
+def _held_by_most(sources: Collection[Sequence[float]]) -> float:
+    """Return what 80% of the errors do not exceed, where every source has equal say.
+
+    A further source is counted with them as if its errors were larger: of few sources, the largest
+    error was hardly seen.
+    """
+    shares = sorted((error, 1 / len(each)) for each in sources for error in each)
+    least, left = 0.0, INTERVAL_LEVEL * (len(sources) + 1)
+    for error, share in shares:
+        if left > 0:
+            least, left = error, left - share
+    return least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,7 +541,7 @@ def forecasts(known: Sequence[Row], rows: Sequence[Row]) -> list[Forecast]:
     """Forecast rows with what the known rows of other sources give."""
     found = []
     for source in dict.fromkeys(row.source for row in rows):
-        fitted = fit([row for row in known if row.use == "fit" and row.source != source])
+        fitted = fit([row for row in known if row.use == "fit"], without=source)
         found += [
             Forecast(row=row, times=row.times(fitted)) for row in rows if row.source == source
         ]
@@ -425,6 +558,10 @@ def summary(found: Sequence[Forecast]) -> dict[str, float | None]:
         "median_error": statistics.median(errors),
         "within_30_percent": statistics.fmean(error <= 0.3 for error in errors),
         "in_80_percent_interval": statistics.fmean(each.holds for each in found),
+        "in_80_percent_interval_by_source": statistics.fmean(
+            statistics.fmean(each.holds for each in found if each.row.source == source)
+            for source in {each.row.source for each in found}
+        ),
         "prefill_rows": len(prefill),
         "prefill_median_error": statistics.median(of_prefill) if prefill else None,
         "prefill_in_80_percent_interval": (
@@ -454,7 +591,8 @@ def print_summary(name: str, found: Sequence[Forecast]) -> None:
     print(
         f"\n{name}: {said['rows']} rows of {said['sources']} sources. Decode: median error "
         f"{said['median_error']:.0%}, {said['within_30_percent']:.0%} within 30%, "
-        f"{said['in_80_percent_interval']:.0%} in the 80% interval."
+        f"{said['in_80_percent_interval']:.0%} in the 80% interval "
+        f"({said['in_80_percent_interval_by_source']:.0%} where every source has equal say)."
     )
     if said["prefill_rows"]:
         print(
@@ -486,6 +624,8 @@ def main() -> None:
         print_table(uses[use])
     for use, name in USES.items():
         print_summary(name, uses[use])
+    for reason, count in skipped(chosen.rows).most_common():
+        print(f"Skipped, {reason}: {count}")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ WATCH = "watch"
 MONITOR = "monitor"
 CLOCK = "clock"
 LINK = "link"
+SUPERVISE = "supervise"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.supervised import ServiceFolder
 from tests.system.sanitized import Sanitized, helpers
 from tests.waiting import wait_until
 
@@ -149,3 +150,47 @@ def test_small_programs_with_good_and_bad_words(built: Sanitized) -> None:
         *(("link", "serve", "x"), ("link", "ask", "127.0.0.1", "0"), ("link",)),
     ):
         built.runs(built.words(*words))
+
+
+def test_a_service_is_kept_running(built: Sanitized, tmp_path: Path) -> None:
+    service = ServiceFolder(tmp_path / "service", built.words("supervise"))
+    environment = {
+        **built.environment(),
+        "NOTIFY_SOCKET": "@armload-nobody",
+        "WATCHDOG_USEC": "9000",
+    }
+    words = "seq 1 9000; sleep 1000 & exit 3"
+    service.server("a", failures=3, settled_s=0, silence_s=1, log_bytes=5000)
+    service.version("b", words, failures=3, log_bytes=5000, memory_limit_bytes=1 << 40)
+    service.use("a")
+    try:
+        process = service.start(environment)
+        child = service.waits_for(state="ready")["child"]
+        os.kill(child, signal.SIGKILL)
+        service.waits_for(state="ready", restarts=1)
+        (service.folder / "hang").touch()
+        wait_until(lambda: service.state()["last_end"]["what"] == "no answer", process)
+        (service.folder / "hang").unlink()
+        service.waits_for(state="ready")
+        service.use("b")
+        (service.folder / "trial").write_text("a\n")
+        process.send_signal(signal.SIGHUP)
+        service.waits_for(state="ready", fell_back={"from": "b", "why": "exit 3"})
+        process.terminate()
+        assert built.ended(process).status == 0
+        service.use("b")
+        assert built.ended(service.start(environment)).status == 69
+        for damaged in ("", "../a", "x" * 9000, "gone"):
+            service.use(damaged)
+            assert built.ended(service.start(environment)).status == 78
+        settings = service.folder / "versions" / "b" / "supervisor"
+        for odd in (
+            *("", "\n", "port 1\nport 1", "port " + "9" * 4000, "\xff 1", "a" * 5000),
+            *("port 1\naddress ::1\nfailures 1", "port 1\nuid 0\ngid 0\nfailures 1\nload_s 1"),
+        ):
+            settings.write_text(odd)
+            service.use("b")
+            assert built.ended(service.start(environment)).status in (69, 78)
+        assert built.runs(built.words("supervise")).status == 2
+    finally:
+        service.close()

@@ -1,10 +1,9 @@
 /* Starting a program so that neither it nor anything that it starts outlives this process. */
 #pragma once
 
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
+#include "guard.h"
 #include "watch_base.h"
 
 enum {
@@ -40,33 +39,6 @@ static bool make_pipes(struct pipes *made, bool *whole_writes)
         return false;
     fcntl(made->out[0], F_SETPIPE_SZ, PIPE_BYTES);
     return true;
-}
-
-/* A program that this process cannot end any more, because it was killed itself, ends all the
- * same, with all that it has started. */
-static pid_t start_guard(pid_t program, int alive_end)
-{
-    pid_t guard = fork();
-    if (guard != 0)
-        return guard;
-    setpgid(0, 0);
-    for (int file = 0; file < 1024; file++)
-        if (file != alive_end)
-            close(file);
-    char word;
-    ssize_t count;
-    do
-        count = read(alive_end, &word, 1);
-    while (count < 0 && errno == EINTR);
-    if (count == 0)
-        kill(-program, SIGKILL);
-    _exit(0);
-}
-
-static void dismiss_guard(pid_t guard, int alive_end)
-{
-    if (write(alive_end, "", 1) == 1 && guard > 0)
-        waitpid(guard, NULL, 0);
 }
 
 static void be_the_program(const struct order *order, const struct pipes *pipes,

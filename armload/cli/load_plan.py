@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armload.analysis.load.records import Stage
+from armload.boards.board import load_board
 from armload.cli.load_options import DURATION_S, LoadOptions
 from armload.core.errors import UsageError
 from armload.core.files import require_file, unreadable
@@ -15,6 +16,8 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
+from armload.services.asking import reached
+from armload.services.reaching import key_of, reached_service
 from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages, repeat_seed
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.dialects.openai import OpenAiEmbeddings
@@ -249,6 +252,42 @@ def target_on_board(
         if service.was_running:
             progress.say(f"{service.board} already serves {service.model}: {service.run}")
         yield target_of_service(service, dialect)
+
+
+@contextmanager
+def target_installed(
+    board: str, name: str, model: str, dialect: Dialect, progress: Progress
+) -> Iterator[LoadTarget]:
+    """Reach an installed service of a board within the block.
+
+    Args:
+        model: of a service of several; empty for the first.
+
+    Raises:
+        UsageError: the board has no such service, or that no such model.
+    """
+    with reached_service(load_board(board), name, progress) as service:
+        names = [each.alias for each in service.record.models]
+        if model and model not in names:
+            raise UsageError(
+                f"{board}: the service {name} has no model {model}.",
+                f"It has: {', '.join(names)}.",
+            )
+        chosen = service.record.models[names.index(model) if model else 0]
+        progress.say(
+            f"{board}: the service {name} may answer others meanwhile; the record says so."
+        )
+        key = key_of(service.host, service.layout)
+        with reached(service.host, service.record) as url:
+            yield LoadTarget(
+                url=url,
+                api_key=key,
+                model=chosen.alias,
+                dialect=dialect,
+                board=board,
+                settings=chosen.plan.model_dump(mode="json"),
+                installed=name,
+            )
 
 
 def _key_in(path: Path) -> str:

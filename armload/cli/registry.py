@@ -45,8 +45,16 @@ VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Services": {
         "serve": "serve:serve",
-        "serve.list": "serve:list_services",
-        "serve.stop": "serve:stop",
+        "service.install": "service:install",
+        "service.list": "service:list_services",
+        "service.status": "service:status",
+        "service.logs": "service:logs",
+        "service.stop": "service:stop",
+        "service.restart": "service:restart",
+        "service.update": "service:update",
+        "service.rollback": "service:rollback",
+        "service.remove": "service:remove",
+        "service.keys": "service:keys",
         "load": "load:load",
     },
     "Results": {

@@ -38,7 +38,9 @@ FREE = {
 }
 """Words for values that nothing can be offered for."""
 FREE_OPTIONS = {
-    *("board.add NAME", "eval --prompt", "init --name", "serve.stop --run", "watch --name"),
+    *("board.add NAME", "eval --prompt", "init --name", "watch --name"),
+    *("service.keys --add", "service.keys --revoke", "load --service"),
+    *(f"{verb} --name" for verb in VERBS if verb.startswith("service.")),
 }
 
 

@@ -38,6 +38,7 @@ def load(options: LoadOptions) -> Iterator[Result]:
         levels_of,
         needed,
         stop_condition_of,
+        target_installed,
         target_of,
         target_on_board,
         users_of,
@@ -79,7 +80,9 @@ def load(options: LoadOptions) -> Iterator[Result]:
     trace = varied.trace if varied else None
     defaults = read_defaults(options.json_schema, options.extra_body)
     users = users_of(options)
-    spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
+    spoken = dialect_named(
+        options.dialect or ("openai" if url or options.service else "llama-server")
+    )
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
     if data:
@@ -88,7 +91,10 @@ def load(options: LoadOptions) -> Iterator[Result]:
     spoken.body(first, "")
     progress = terminal.progress()
     reached: AbstractContextManager[LoadTarget]
-    if url:
+    if options.service:
+        where = options.board or VIRTUAL
+        reached = target_installed(where, options.service, options.model, spoken, progress)
+    elif url:
         reached = nullcontext(target_of(url, options.api_key_file, spoken, options.model))
     else:
         request = options.part(Request).model_copy(update={"board": options.board or VIRTUAL})

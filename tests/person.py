@@ -101,7 +101,7 @@ class Person:
 
     def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
         """Start a command; where it names no model, with the small one of random weights."""
-        named = {"--model", "-m", "--plan", "--url", "--help"}
+        named = {"--model", "-m", "--plan", "--url", "--service", "--help"}
         if words[0] in MEASURING and not named & {word.partition("=")[0] for word in words}:
             words += ("--model", RANDOM)
         return forked.popen([str(BIN / face), *words], cwd=self.folder, env=self.environment)

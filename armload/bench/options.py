@@ -33,7 +33,7 @@ from armload.core.options import Option, OptionGroup, declared_options, without_
 from armload.core.values import counted
 from armload.core.yamlfile import load_file
 from armload.engines.plan import Plan, kv_halves
-from armload.engines.service_plan import Slots
+from armload.engines.service_plan import Slots, quoted_right
 from armload.models.file_types import file_type
 
 
@@ -162,12 +162,7 @@ class Options(_PlanOptions):
     @field_validator("engine_args")
     @classmethod
     def _is_quoted_right(cls, several: tuple[str, ...]) -> tuple[str, ...]:
-        for text in several:
-            try:
-                shlex.split(text)
-            except ValueError as error:
-                raise ValueError(f"{text!a}: {error}; quote it as in a shell") from error
-        return several
+        return tuple(quoted_right(text) for text in several)
 
     @field_validator("resident")
     @classmethod

@@ -24,7 +24,12 @@ def free_port(host: Host) -> int:
 
 def is_listening(host: Host, port: int) -> bool:
     """Say whether something on a board waits for clients at a port."""
-    return (port, _LISTENING) in set(_sockets(host))
+    return port in listening_ports(host)
+
+
+def listening_ports(host: Host) -> frozenset[int]:
+    """Return the ports at which something on a board waits for clients."""
+    return frozenset(port for port, state in _sockets(host) if state == _LISTENING)
 
 
 def _sockets(host: Host) -> Iterator[tuple[int, str]]:

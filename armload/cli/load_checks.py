@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.load.records import read_objectives
-from armload.cli.load_options import GENERATED, ON_BOARD, LoadOptions
+from armload.cli.load_options import GENERATED, OF_STARTED, ON_BOARD, LoadOptions
 from armload.core.errors import UsageError
 from armload.serving.dialects.openai import OpenAiEmbeddings
 
@@ -41,6 +41,12 @@ def check_combination(options: LoadOptions) -> LoadOptions:
         )
     if not (options.rate or options.find_rate) and "seed" in options.export:
         options = options.without_usual(("export",))
+    if options.service:
+        return options.refuse(
+            (*OF_STARTED, "url"),
+            "--service, which names a service that is installed on the board",
+            "Remove it.",
+        )
     if options.url:
         return options.refuse(
             ON_BOARD, "--url, which names a service that is already running", "Remove it."

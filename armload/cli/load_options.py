@@ -36,6 +36,9 @@ ON_BOARD = (
 )
 """Options of a load on a service that is started for it."""
 
+OF_STARTED = tuple(each for each in ON_BOARD if each != "board")
+"""The same without the board, which has an installed service."""
+
 GENERATED = ("n_predict", "stop_at_end", "json_schema", "turns")
 """Options of a load whose answers have tokens."""
 
@@ -181,6 +184,7 @@ class LoadOptions(
     )
     yields: ClassVar[Yields] = {
         "url": ON_BOARD,
+        "service": OF_STARTED,
         "data": ("stop_at_end",),
         "dialect=openai-embeddings": GENERATED,
     }
@@ -206,6 +210,14 @@ class LoadOptions(
         str,
         Option(
             "address of a running service instead, such as http://127.0.0.1:8080",
+            heading="Service",
+        ),
+    ] = ""
+    service: Annotated[
+        str,
+        Option(
+            "the board's installed service of this name instead, which may answer others meanwhile",
+            "NAME",
             heading="Service",
         ),
     ] = ""

@@ -31,15 +31,16 @@ class BoardItem(Value):
     Attributes:
         name: relative to the work folder.
         kind: what it holds.
-        state: ``running`` is needed by a program that runs now, and stays; an ``unstarted`` run
-            never began, or a power cut took it.
+        state: ``running`` is needed by a program that runs now, ``service`` by an installed
+            service, running or not; both stay. An ``unstarted`` run never began, or a power cut
+            took it.
         size_bytes: on the storage; none where the board cannot tell.
         used_days: since it was last run, or first looked at; none for runs.
     """
 
     name: PurePosixPath
     kind: Literal["run", "program", "model"]
-    state: Literal["running", "collected", "uncollected", "unstarted", "unused"]
+    state: Literal["running", "service", "collected", "uncollected", "unstarted", "unused"]
     size_bytes: int | None
     used_days: float | None
 
@@ -129,7 +130,7 @@ def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tupl
 
 
 def removable(entries: Sequence[BoardItem], selection: Selection) -> list[BoardItem]:
-    """Return what may go: never what a program that runs now needs."""
+    """Return what may go: never what a program that runs now needs, or an installed service."""
     return [
         entry
         for entry in entries

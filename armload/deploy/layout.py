@@ -49,6 +49,11 @@ class Layout(Value):
         return self.workdir / "runs"
 
     @property
+    def services(self) -> PurePosixPath:
+        """Of installed services, a folder each."""
+        return self.workdir / "services"
+
+    @property
     def lease(self) -> PurePosixPath:
         return self.workdir / "lease"
 

@@ -158,14 +158,14 @@ def _acquire(
                     raise BusyError(
                         f"{host.name} is in use by {other.words}. A service keeps the board until "
                         "it is stopped.",
-                        f"Stop it: armload serve.stop --board {host.name}{_how_to_load(other)}",
+                        f"Stop it: armload service.stop --board {host.name}{_how_to_load(other)}",
                     )
                 if is_ending:
                     if other.token != announced:
                         progress.say(
                             f"{host.name} still runs the service {other.run} of a command that "
                             "was killed; waiting for it to end by itself, within "
-                            f"{ENDS_WITHIN_S} s. To end it now: armload serve.stop --board "
+                            f"{ENDS_WITHIN_S} s. To end it now: armload service.stop --board "
                             f"{host.name}"
                         )
                 elif waited_s >= wait_s:

@@ -154,6 +154,17 @@ MICRO_BATCH = Option(
 )
 
 
+SPECULATE = Option(
+    "draft tokens and verify several in one pass: none, ngram (from the text so far), mtp (by the "
+    "model's own prediction layers) or draft:MODEL (a small model of the same family)",
+    "METHOD",
+    "none",
+    "commas",
+    "draft",
+    harmless="in a plan",
+)
+
+
 class Computation(OptionGroup):
     """How a model is computed, by whatever program.
 
@@ -300,16 +311,7 @@ class Plan(Computation):
     micro_batch_tokens: Annotated[TokenCount | None, MICRO_BATCH, LEAVES] = None
     speculate: Annotated[
         Speculate,
-        Option(
-            "draft tokens and verify several in one pass: none, ngram (from the text so far), "
-            "mtp (by the model's own prediction layers) or draft:MODEL (a small model of the "
-            "same family)",
-            "METHOD",
-            "none",
-            "commas",
-            "draft",
-            harmless="in a plan",
-        ),
+        SPECULATE,
     ] = None
     split: Annotated[
         SplitChoice | None,
@@ -384,9 +386,7 @@ class Plan(Computation):
     @property
     def draft_model(self) -> str | None:
         """What the model is called that guesses tokens; none where none does."""
-        if self.speculate is None or not self.speculate.startswith(DRAFT):
-            return None
-        return self.speculate.removeprefix(DRAFT)
+        return draft_called(self.speculate)
 
     @property
     def without_speculation(self) -> Plan:
@@ -398,6 +398,13 @@ class Plan(Computation):
     def kv_shares(self) -> tuple[float, float]:
         """Sizes of keys and of values as shares of that of the usual type, ``f16``."""
         return kv_shares(self.kv_type)
+
+
+def draft_called(speculate: str | None) -> str | None:
+    """Return what the model is called that guesses tokens; none where none does."""
+    if speculate is None or not speculate.startswith(DRAFT):
+        return None
+    return speculate.removeprefix(DRAFT)
 
 
 def kv_halves(kv_type: str) -> tuple[str, str]:

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.build.binary import Binary
 from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
+from armload.core.ids import fingerprint_of
 from armload.core.shell import quote
+from armload.core.values import Value
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import FORMER_TRACE_FILE, TRACE_FILE, Layout
+from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed, RunContext, Simulation
-from armload.engines.job import Job
+from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
+    check_architecture,
     if_offered,
+    offers,
     settings_words,
 )
-from armload.engines.model_program import ModelEngine, memory_of
+from armload.engines.model_program import ModelEngine, memory_of, model_record
 from armload.engines.output import Output
-from armload.engines.plan import LONGEST_RUN_S, kv_shares
+from armload.engines.plan import LONGEST_RUN_S, MTP, kv_shares
 from armload.engines.prediction import Sequences
 from armload.engines.service_plan import ServingPlan
+from armload.engines.speculation import (
+    check_offered,
+    check_predicts,
+    drafting_bytes,
+    drafting_words,
+    with_drafting,
+)
 from armload.engines.trace import Step, Weights, read_lines
 from armload.models.model import Model
+from armload.models.tokens import check_draft
 
 SERVER = "llama-server"
 LOOPBACK = "127.0.0.1"
@@ -97,6 +110,81 @@ def checkpoints_of(plan: ServingPlan, model: Model) -> tuple[int, int]:
 
 _KEY_FILE = "--api-key-file"
 
+_OURS = frozenset(
+    (
+        *("-m", "--model", "-a", "--alias", "--host", "--port", "--reuse-port", "--api-key"),
+        *(_KEY_FILE, "--api-prefix", "--ssl-key-file", "--ssl-cert-file", "--models-dir"),
+        *("--models-preset", "--models-max", "--cors-origins", "--cors-credentials"),
+    )
+)
+"""Options that decide who reaches a service and what it serves."""
+
+_CLOSED = "none"
+"""Allowed origin that no browser sends."""
+
+_TIMEOUT_S = 600
+_SEVERAL_HOSTS = "IP addresses to listen on"
+
+
+class ServerAddress(Value):
+    """Where a server listens, and for how long it keeps its model.
+
+    Attributes:
+        addresses: of the board.
+        port: 0 for any free one, which its log says.
+        key_file: on the board, holds the keys of which a request shows one.
+        sleep_idle_s: without a request for so long, it frees the model's memory; none for never.
+    """
+
+    addresses: tuple[str, ...] = (LOOPBACK,)
+    port: int = 0
+    key_file: PurePosixPath
+    sleep_idle_s: int | None = None
+
+    def words(self, program: Path, slots: int) -> list[str]:
+        """Return the options for it, with limits and without CORS.
+
+        Args:
+            slots: requests that are answered at a time.
+
+        Raises:
+            UsageError: the program is too old for one of them.
+        """
+        if len(self.addresses) > 1 and not offers(program, _SEVERAL_HOSTS):
+            raise UsageError(
+                "This release of llama.cpp listens on one address only.",
+                "Omit --source, or --listen 0.0.0.0 with a firewall.",
+            )
+        words = ["--host", ",".join(self.addresses), "--port", str(self.port)]
+        words += [_KEY_FILE, str(self.key_file)]
+        words += if_offered(program, "--cors-origins", _CLOSED)
+        words += if_offered(program, "--timeout", str(_TIMEOUT_S))
+        # A request that waits for a slot keeps a thread; others answer /health and /metrics.
+        words += if_offered(program, "--threads-http", str(2 * slots + 4))
+        if self.sleep_idle_s is not None:
+            if not offers(program, "--sleep-idle-seconds"):
+                raise UsageError(
+                    "--sleep-idle: this release of llama.cpp cannot free an idle model.",
+                    "Omit --source, or --sleep-idle.",
+                )
+            words += ["--sleep-idle-seconds", str(self.sleep_idle_s)]
+        return words
+
+
+def program_words(program: Path) -> list[str]:
+    """Return the options for the program itself: what it logs, and what it leaves alone."""
+    words = ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]
+    return [*words, *if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
+
+
+def _check_extra(plan: ServingPlan) -> None:
+    for word in plan.extra:
+        name = word.partition("=")[0]
+        if name in _OURS:
+            raise UsageError(
+                f"--engine-args: {name} is armload's to decide.", "Remove it from the arguments."
+            )
+
 
 class _Counted:
     """Sums over the steps of a trace."""
@@ -124,7 +212,10 @@ class Serving(ModelEngine[ServingPlan]):
 
     Args:
         binary: of ``SERVER``, built for the board's target.
-        api_key: what a request has to show; it reaches the board in a file.
+        api_key: what a request has to show; it reaches the board in a file. Empty for what is
+            started with an ``address``, whose keys lie there.
+        draft: the model that guesses tokens; none where the plan names none.
+        address: where it listens; none for a free port of the loopback.
 
     Raises:
         UsageError: the program does not know the model's architecture, or lacks an option that
@@ -137,9 +228,48 @@ class Serving(ModelEngine[ServingPlan]):
     is_service = True
     less_memory = "Use fewer --slots, a smaller --context or --prompt-cache, or --weights streamed."
 
-    def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:
+    def __init__(
+        self,
+        plan: ServingPlan,
+        binary: Binary,
+        model: Model,
+        *,
+        api_key: str = "",
+        draft: Model | None = None,
+        address: ServerAddress | None = None,
+    ) -> None:
         super().__init__(plan, binary, model)
         self._api_key = api_key
+        self._address = address
+        self.draft = draft
+        _check_extra(plan)
+        if plan.speculate is not None:
+            check_offered(binary, plan.speculate)
+        if plan.speculate == MTP:
+            check_predicts(model)
+        if draft is not None:
+            check_architecture(binary, draft)
+            check_draft(draft, model)
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program and models."""
+        if self.draft is None:
+            return super().fingerprint
+        return fingerprint_of((super().fingerprint, self.draft.sha256))
+
+    @property
+    def subject(self) -> RunSpec:
+        """The plan, and what is known of the program and of the models."""
+        draft = model_record(self.draft) if self.draft else None
+        return super().subject.model_copy(update={"draft": draft})
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program and the models, each once."""
+        if self.draft is None:
+            return super().payload
+        return tuple(dict.fromkeys((*super().payload, Payload.of_model(self.draft))))
 
     @property
     def time_limit_s(self) -> float:
@@ -149,7 +279,8 @@ class Serving(ModelEngine[ServingPlan]):
     @property
     def estimated_memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
-        return serving_need(self.plan, self.model)
+        need = serving_need(self.plan, self.model)
+        return with_drafting(need, self.draft, self._drafting_bytes)
 
     @property
     def batch_tokens(self) -> int:
@@ -158,17 +289,29 @@ class Serving(ModelEngine[ServingPlan]):
 
     @property
     def more_bytes(self) -> int:
-        """Of the prompt cache."""
-        return self.plan.prompt_cache_bytes
+        """Of the prompt cache, and of what drafts."""
+        return self.plan.prompt_cache_bytes + self._drafting_bytes
+
+    @property
+    def _drafting_bytes(self) -> int:
+        plan = self.plan
+        if plan.speculate is None:
+            return 0
+        tokens = plan.slots * plan.context_tokens
+        return drafting_bytes(plan.speculate, self.model, self.draft, tokens)
 
     def simulation(self, context: RunContext) -> Simulation | None:
-        """Return how the program is asked, before its key is on the board."""
+        """Return how the program is asked, before its key and a second model are on the board."""
         asked = super().simulation(context)
         if asked is None:
             return None
         words = list(asked.command)
         at = words.index(_KEY_FILE)
         del words[at : at + 2]
+        if self.plan.speculate is not None:
+            drafting = list(drafting_words(self.plan.speculate, context.layout, self.draft))
+            at = words.index(drafting[0])
+            del words[at : at + len(drafting)]  # the second model is not there yet
         return asked.model_copy(update={"command": tuple(words)})
 
     def service_options(self, layout: Layout) -> ServiceOptions:
@@ -186,11 +329,17 @@ class Serving(ModelEngine[ServingPlan]):
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-server there."""
+        address = self._address or ServerAddress(key_file=context.layout.api_key)
+        words = [str(self.payload[0].items(context.layout)[0].remote)]
+        words += address.words(self.binary.path, self.plan.slots)
+        words += [*program_words(self.binary.path), *self.model_words(context)]
+        return (*context.launcher, *words, *self.plan.extra)
+
+    def model_words(self, context: RunContext) -> list[str]:
+        """Return the options for the model, without those of the program around it."""
         plan, program = self.plan, self.binary.path
-        on_board, model = (str(each.items(context.layout)[0].remote) for each in self.payload)
-        words = [on_board, "-m", model, "--alias", self.model.name.removesuffix(".gguf")]
-        # The port is any free one: the log says which.
-        words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(context.layout.api_key)]
+        model = str(self.payload[1].items(context.layout)[0].remote)
+        words = ["-m", model, "--alias", self.alias]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
         kept_to = plan.cpus or context.cores
@@ -199,15 +348,20 @@ class Serving(ModelEngine[ServingPlan]):
         words += settings_words(plan, program, context.cores, most_threads)
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
+        if plan.speculate is not None:
+            words += drafting_words(plan.speculate, context.layout, self.draft)
         if plan.embeddings is not None:
             pooling = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
             words += ["--embeddings", *pooling]
         words += [*self._memory_words(context), *self._spread_words(context)]
         if self._are_streamed(context):
             words.append("--no-warmup")  # it would read all weights once more
-        words += ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]
-        words += [*if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
-        return (*context.launcher, *words, *if_offered(program, "-fit", "off"))
+        return [*words, *if_offered(program, "-fit", "off")]
+
+    @property
+    def alias(self) -> str:
+        """What requests call the model."""
+        return self.model.name.removesuffix(".gguf")
 
     def environment(self, context: RunContext) -> Mapping[str, str]:
         """Limit the trace, and say how the weights are held if not as llama.cpp does it."""
@@ -221,7 +375,9 @@ class Serving(ModelEngine[ServingPlan]):
             program, "--swa-checkpoints", str(count)
         )
         if cache_bytes:
-            return [*words, "--cache-prompt"]
+            reuse = self.plan.cache_reuse_tokens
+            reused = [] if reuse is None else if_offered(program, "--cache-reuse", str(reuse))
+            return [*words, "--cache-prompt", *reused]
         # Idle slots are saved to the cache that there is not.
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
         return [*words, *(word for option in none for word in if_offered(program, option))]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from armload.core.options import Option
 from armload.core.values import ByteCount
@@ -14,13 +15,16 @@ from armload.engines.plan import (
     KV_TYPE,
     MICRO_BATCH,
     MICRO_BATCH_TOKENS,
+    SPECULATE,
     THREADS,
     Computation,
     FlashAttention,
     KvType,
+    Speculate,
     Temperature,
     Threads,
     TokenCount,
+    draft_called,
     kv_halves,
 )
 
@@ -90,16 +94,60 @@ class ServiceSettings(Computation):
         return kv_halves(self.kv_type)
 
 
+def quoted_right(text: str) -> str:
+    """Return arguments in one text.
+
+    Raises:
+        ValueError: they are not quoted as in a shell.
+    """
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{text!a}: {error}; quote it as in a shell") from error
+    return text
+
+
 class ServingPlan(ServiceSettings):
     """How a model is served.
 
     Attributes:
         temperature: for requests that say none; 0 is greedy.
+        cache_reuse_tokens: from so many equal tokens on, a part of a cached prompt is used again
+            at another place of a later one; none for equal beginnings only.
+        speculate: as in a plan of a run.
+        engine_args: further arguments for the engine, quoted as one text.
     """
 
     temperature: Annotated[
         Temperature, Option("default for requests that set none; 0 is greedy", "T")
     ] = 0.0
+    cache_reuse_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "with --prompt-cache, also reuse parts of earlier prompts that are at least this long "
+            "and now stand elsewhere",
+            "TOKENS",
+            "equal beginnings only",
+            name="cache-reuse",
+            needs="prompt_cache_bytes",
+        ),
+    ] = None
+    speculate: Annotated[Speculate, SPECULATE.of_one("none")] = None
+    engine_args: Annotated[
+        str,
+        AfterValidator(quoted_right),
+        Option("more arguments for llama-server, as one quoted string", "ARGUMENTS"),
+    ] = ""
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The further arguments, each a word."""
+        return tuple(shlex.split(self.engine_args))
+
+    @property
+    def draft_model(self) -> str | None:
+        """What the model is called that guesses tokens; none where none does."""
+        return draft_called(self.speculate)
 
 
 class ScorerOptions(Computation):

@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.core.ids import fingerprint_of
-from armload.deploy.layout import STDOUT_FILE
+from armload.deploy.layout import STDOUT_FILE, Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext
@@ -17,7 +17,7 @@ from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import check_architecture, offers
 from armload.engines.model_program import model_record, working_bytes
 from armload.engines.output import Output
-from armload.engines.plan import MICRO_BATCH_TOKENS, MTP, Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, MTP, NGRAM, Plan
 from armload.models.metadata import KV_BYTES_PER_VALUE
 from armload.models.model import Model
 
@@ -45,6 +45,69 @@ def check_predicts(model: Model) -> None:
         )
 
 
+def check_offered(binary: Binary, speculate: str) -> None:
+    """Check that a program can guess tokens in that way.
+
+    Raises:
+        UsageError: it is too old for that.
+    """
+    needed = _MTP if speculate == MTP else _NGRAM_SIZE
+    if not offers(binary.path, needed):
+        raise UsageError(
+            f"--speculate {speculate}: {binary.program} of this llama.cpp cannot do that: "
+            f"it has no option {needed}, and is too old.",
+            "Omit --source, or use llama.cpp of 2026.",
+        )
+
+
+def drafting_words(speculate: str, layout: Layout, draft: Model | None) -> tuple[str, ...]:
+    """Return the options that say how tokens are guessed.
+
+    Args:
+        draft: the second model; none without.
+    """
+    if draft is None:
+        return _MTP_WORDS if speculate == MTP else _NGRAM_WORDS
+    return (*_DRAFT_WORDS, str(Payload.of_model(draft).items(layout)[0].remote))
+
+
+def drafting_bytes(speculate: str, model: Model, draft: Model | None, tokens: int) -> int:
+    """Return the size of cache and buffers of what drafts.
+
+    Args:
+        tokens: of the KV cache, for all sequences together.
+    """
+    if speculate == MTP:
+        values = tokens * model.context_memory.prediction_values
+        return KV_BYTES_PER_VALUE * values + MICRO_BATCH_TOKENS * model.activation_bytes_per_token
+    if draft is None:
+        return 0
+    return draft.context_memory.size_bytes(tokens) + working_bytes(
+        draft, MICRO_BATCH_TOKENS, tokens
+    )
+
+
+def with_drafting(need: MemoryNeed, draft: Model | None, more_bytes: int) -> MemoryNeed:
+    """Return what a model and what drafts for it take of a board's memory.
+
+    Args:
+        need: of the model alone.
+        more_bytes: as ``drafting_bytes`` tells.
+    """
+    program_bytes = need.program_bytes + more_bytes
+    if draft is None:
+        return need.model_copy(update={"program_bytes": program_bytes})
+    return need.model_copy(
+        update={
+            "name": f"{need.name} with {draft.name}",
+            "weights_bytes": need.weights_bytes + draft.size_bytes,
+            "row_table_bytes": need.row_table_bytes + draft.row_table_bytes,
+            "kv_is_exact": need.kv_is_exact and draft.context_memory.is_exact,
+            "program_bytes": program_bytes,
+        }
+    )
+
+
 class Speculation(Completion):
     """A plan in which tokens are guessed: by another model, by own layers, or from the text.
 
@@ -60,13 +123,7 @@ class Speculation(Completion):
 
     def __init__(self, plan: Plan, binary: Binary, model: Model, draft: Model | None) -> None:
         super().__init__(plan, binary, model)
-        needed = _MTP if plan.speculate == MTP else _NGRAM_SIZE
-        if not offers(binary.path, needed):
-            raise UsageError(
-                f"--speculate {plan.speculate}: {binary.program} of this llama.cpp cannot do that: "
-                f"it has no option {needed}, and is too old.",
-                "Omit --source, or use llama.cpp of 2026.",
-            )
+        check_offered(binary, plan.speculate or NGRAM)
         if draft is not None:
             check_architecture(binary, draft)
         self.draft = draft
@@ -103,48 +160,19 @@ class Speculation(Completion):
     @property
     def estimated_memory(self) -> MemoryNeed:
         """What the model and what drafts for it take."""
-        need = super().estimated_memory
-        if self.draft is None:
-            more_bytes = need.program_bytes + self.more_bytes
-            return need.model_copy(update={"program_bytes": more_bytes})
-        return need.model_copy(
-            update={
-                "name": f"{need.name} with {self.draft.name}",
-                "weights_bytes": need.weights_bytes + self.draft.size_bytes,
-                "row_table_bytes": need.row_table_bytes + self.draft.row_table_bytes,
-                "kv_is_exact": need.kv_is_exact and self.draft.context_memory.is_exact,
-                "program_bytes": need.program_bytes + self.more_bytes,
-            }
-        )
+        return with_drafting(super().estimated_memory, self.draft, self.more_bytes)
 
     @property
     def more_bytes(self) -> int:
         """Of cache and buffers of what drafts."""
         tokens = super().estimated_memory.context_tokens
-        if self.plan.speculate == MTP:
-            values = tokens * self.model.context_memory.prediction_values
-            return (
-                KV_BYTES_PER_VALUE * values
-                + MICRO_BATCH_TOKENS * self.model.activation_bytes_per_token
-            )
-        if self.draft is None:
-            return 0
-        cache_bytes = self.draft.context_memory.size_bytes(tokens)
-        return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS, tokens)
+        return drafting_bytes(self.plan.speculate or NGRAM, self.model, self.draft, tokens)
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
-        if self.draft is None:
-            is_mtp = self.plan.speculate == MTP
-            return self._words(context, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
-        return self._words(
-            context,
-            drafting=(
-                *_DRAFT_WORDS,
-                str(Payload.of_model(self.draft).items(context.layout)[0].remote),
-            ),
-            drafting_bytes=2 * self.draft.size_bytes,
-        )
+        words = drafting_words(self.plan.speculate or NGRAM, context.layout, self.draft)
+        draft_bytes = 2 * self.draft.size_bytes if self.draft else 0
+        return self._words(context, drafting=words, drafting_bytes=draft_bytes)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -109,7 +109,11 @@ def _shown(sensor: Sensor) -> str:
 
 def throttling_line(conditions: Conditions) -> str:
     """Say what slows the board, and what the firmware has recorded; nothing where no source is."""
-    states = conditions.throttling
+    return throttling_words(conditions.throttling)
+
+
+def throttling_words(states: Sequence[ThrottleState]) -> str:
+    """Say what sources tell of slowing a board; nothing where there is none."""
     if not states:
         return ""
     now = [words for each in states for words in _active(each)]

@@ -43,12 +43,22 @@ from armload.report.load.loaded import LoadDocument
 from armload.report.on_boards import DeployedOnBoards, FetchedFromBoards, FetchedRuns
 from armload.report.pages import Report
 from armload.report.repeats import RepeatedRun
-from armload.report.services import ServedModel
+from armload.report.services import (
+    InstalledDocument,
+    InstalledOnBoards,
+    ServedModel,
+    ServiceLog,
+    StatusOfBoards,
+    UpdatedOnBoards,
+)
 from armload.report.side_by_side import SweptBoards
 from armload.report.sweep import SweptCells
 from armload.report.tuning.result import TunedOnBoards
 from armload.runs.placing import Deployed
-from armload.serving.listing import RunningService
+from armload.services.listing import ListedService
+from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.status import BoardStatus
+from armload.services.updating import RolledBack, UpdatedService
 from armload.tuning.choices import SearchSpace
 from armload.tuning.record import TuningDocument
 
@@ -99,7 +109,7 @@ RUN = Schema(
     format=FORMAT,
     value=Run,
     title=f"armload run.json, format {FORMAT}",
-    verbs=("bench", "show", "watch", "serve.stop"),
+    verbs=("bench", "show", "watch"),
 )
 REPEATED = Schema(
     name="repeated-run",
@@ -185,9 +195,70 @@ DOCUMENTS = (
     Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
     Schema(
         name="services",
-        value=ValueList[RunningService],
+        value=ValueList[ListedService],
         title="what boards serve",
-        verbs=("serve.list",),
+        verbs=("service.list",),
+    ),
+    Schema(
+        name="installed-service",
+        value=InstalledDocument,
+        title="an installed service",
+        verbs=("service.install",),
+    ),
+    Schema(
+        name="installed-boards",
+        value=InstalledOnBoards.of_several,
+        title="a service installed on several boards",
+        verbs=("service.install",),
+    ),
+    Schema(
+        name="service-status",
+        value=BoardStatus,
+        title="how a board and its services are",
+        verbs=("service.status",),
+    ),
+    Schema(
+        name="service-status-boards",
+        value=StatusOfBoards.of_several,
+        title="how several boards and their services are",
+        verbs=("service.status",),
+    ),
+    Schema(name="service-log", value=ServiceLog, title="a service's log", verbs=("service.logs",)),
+    Schema(
+        name="stopped-service",
+        value=StoppedService,
+        title="a stopped service",
+        verbs=("service.stop",),
+    ),
+    Schema(
+        name="changed-service",
+        value=ChangedService,
+        title="a service that was restarted or removed",
+        verbs=("service.restart", "service.remove"),
+    ),
+    Schema(
+        name="updated-service",
+        value=UpdatedService,
+        title="an updated service",
+        verbs=("service.update",),
+    ),
+    Schema(
+        name="updated-boards",
+        value=UpdatedOnBoards.of_several,
+        title="a service updated on several boards",
+        verbs=("service.update",),
+    ),
+    Schema(
+        name="rolled-back",
+        value=RolledBack,
+        title="a service's former version, in force again",
+        verbs=("service.rollback",),
+    ),
+    Schema(
+        name="service-keys",
+        value=ServiceKeys,
+        title="the keys of a service",
+        verbs=("service.keys",),
     ),
     Schema(name="chat", value=ChatAnswer, title="an answer of a chat", verbs=("chat",)),
     Schema(name="report", value=Report, title="a written report", verbs=("report",)),

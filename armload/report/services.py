@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
 
+from pydantic import BaseModel
 from rich.console import RenderableType
 from rich.text import Text
 
-from armload.analysis.run import Run
 from armload.core.columns import Column
-from armload.core.values import Value, counted
+from armload.core.values import (
+    Value,
+    ValueList,
+    counted,
+    format_bytes,
+    format_duration,
+    format_seconds,
+    three_figures,
+)
 from armload.engines.service_plan import ServingPlan
 from armload.report import formatting as words
-from armload.report.layout import Details, Table, whole
-from armload.serving.listing import RunningService
+from armload.report.board_state import throttling_words
+from armload.report.layout import Details, Prose, Table, whole
+from armload.report.on_boards import BoardsResult
+from armload.report.result import BoardOutcome, Part
+from armload.services.listing import ListedService
+from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.reaching import installed_key_file
+from armload.services.setting_up import InstalledService
+from armload.services.status import BoardStatus, ServiceStatus
+from armload.services.updating import RolledBack, UpdatedService
+from armload.services.version import AnsweredSpeed, InstalledModel
 from armload.serving.service import Service
 
 
@@ -69,7 +87,7 @@ def served_view(served: ServedModel, model: str) -> RenderableType:
         model: as it was named on the command line.
     """
     reach = f"armload serve --board {served.board} --model {shlex.quote(model)} --port PORT"
-    stop = f"armload serve.stop --board {served.board}"
+    stop = f"armload service.stop --board {served.board}"
     rows: list[tuple[str, str | Text]] = [
         ("URL", whole(f"{served.url}/v1" if served.url else f"run: {reach}")),
         ("API key", whole(f"in {served.api_key_file}")),
@@ -83,37 +101,289 @@ def served_view(served: ServedModel, model: str) -> RenderableType:
     return Details(rows)
 
 
-def stopped_lines(ended: Run, folder: Path) -> tuple[str, Text]:
+class InstalledDocument(InstalledService):
+    """A service that was installed, and where this machine keeps a key of it.
+
+    Attributes:
+        url: for OpenAI's clients on other machines, or on the board where it listens there only.
+        api_key_file: on this machine.
+    """
+
+    url: str
+    api_key_file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledOnBoards(BoardsResult[InstalledService]):
+    """A service, installed on boards."""
+
+    of_several = ValueList[BoardOutcome[InstalledDocument]]
+
+    def document_of(self, done: InstalledService) -> BaseModel:
+        record = done.record
+        return InstalledDocument(
+            **dict(done),
+            url=f"http://{record.listening.words}/v1",
+            api_key_file=str(installed_key_file(done.board, record.service)),
+        )
+
+    def view(self) -> Iterable[Part]:
+        for done in self.done.values():
+            yield installed_view(done)
+            yield from (Prose(note) for note in done.notes)
+
+
+def installed_view(done: InstalledService) -> RenderableType:
+    """Lay out an installed service: where it is reached, with what key, and how it is watched."""
+    record, board = done.record, done.board
+    is_open = record.listening.is_open
+    key = installed_key_file(board, record.service)
+    rows: list[tuple[str, str | Text]] = [
+        ("service", f"{record.service} on {board}, started by {record.init} whenever it boots"),
+        ("URL", whole(f"http://{record.listening.words}/v1")),
+        ("reached", "by other machines, with a key" if is_open else "on the board only"),
+        ("API key", whole(f"in {key}")),
+        *(("model", _model_words(each)) for each in record.models),
+        *(("speed", _speed_words(each)) for each in done.speeds.models if each.token_s),
+        ("by hand", whole(f"on the board: {done.keys_path.removesuffix('keys')}run")),
+        ("watch", whole(f"armload service.status --board {board}")),
+    ]
+    if not is_open and done.forward:
+        rows.insert(4, ("from here", whole(done.forward)))
+    return Details(rows)
+
+
+def _model_words(model: InstalledModel) -> str:
+    forecast = model.forecast
+    how = "streamed from storage" if forecast.is_streamed else "in memory"
+    return (
+        f"{model.alias}: {_slots(model.plan)}, {format_bytes(forecast.weights_bytes)} {how} and "
+        f"{format_bytes(forecast.own_bytes)} for caches and buffers"
+    )
+
+
+def _speed_words(speed: AnsweredSpeed) -> str:
+    return f"{speed.model}: {three_figures(1 / median(speed.token_s))} tokens/s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdatedOnBoards(BoardsResult[UpdatedService]):
+    """A service that was changed on boards."""
+
+    of_several = ValueList[BoardOutcome[UpdatedService]]
+
+    def document_of(self, done: UpdatedService) -> BaseModel:
+        return done
+
+    def view(self) -> Iterable[Part]:
+        for done in self.done.values():
+            record = done.record
+            yield (
+                f"{done.board}: {record.service} now serves {record.names} (version {record.id}). "
+                f"It was tried {_TRIED[done.tried]}; during the switch nothing answered for "
+                f"{format_seconds(done.silent_s)}."
+            )
+            yield from (Prose(each.sentence) for each in done.changes)
+            yield from (Prose(note) for note in done.notes)
+            yield whole(
+                f"Undo: armload service.rollback --board {done.board} --name {record.service}"
+            )
+
+
+_TRIED = {"beside": "beside the old version first", "after a pause": "in its place"}
+
+
+def rolled_back_line(done: RolledBack) -> str:
+    """Say what is served again."""
+    return (
+        f"{done.board}: {done.name} serves {done.models} again (version {done.version}); nothing "
+        f"answered for {format_seconds(done.silent_s)}."
+    )
+
+
+def stopped_lines(stopped: StoppedService) -> tuple[str | Text, ...]:
     """Say what is served no longer, and where its files are."""
-    said = f"{ended.board.name} no longer serves {ended.model.name}."
-    return said, whole(f"kept in {folder}")
+    said = f"{stopped.board} no longer serves {stopped.models}."
+    if stopped.folder is not None:
+        return said, whole(f"kept in {stopped.folder}")
+    return (
+        f"{said} {stopped.name} starts again when the board boots.",
+        whole(
+            f"Start it now: armload service.restart --board {stopped.board} --name {stopped.name}"
+        ),
+    )
 
 
-def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> RenderableType:
-    """Lay out what boards serve, one service a line.
+def changed_line(done: ChangedService) -> str:
+    """Say what was done to a service."""
+    if done.done == "removed":
+        return f"{done.board}: the service {done.name} is removed."
+    return f"{done.board}: the service {done.name} was restarted, and answers."
+
+
+class ServiceLog(Value):
+    """The end of an installed service's log."""
+
+    board: str
+    name: str
+    lines: tuple[str, ...]
+
+
+def keys_view(done: ServiceKeys) -> RenderableType:
+    """Lay out the names of a service's keys, and a new one, which is shown this once."""
+    rows: list[tuple[str, str | Text]] = [("keys", ", ".join(done.names))]
+    if done.revoked:
+        rows.append(("revoked", ", ".join(done.revoked)))
+    if done.added is not None:
+        rows.append(("new key", whole(done.added)))
+    return Details(rows)
+
+
+def services_view(services: Sequence[ListedService], boards: Sequence[str]) -> RenderableType:
+    """Lay out the services of boards, one a line.
 
     Args:
         boards: that were asked.
     """
     if not services:
         return (
-            f"No services on {', '.join(boards)}. For other boards: armload serve.list --board a,b"
+            f"No services on {', '.join(boards)}. For other boards: "
+            "armload service.list --board a,b"
         )
     return Table.of(_SERVICE, services)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOfBoards(BoardsResult[BoardStatus]):
+    """How boards and their installed services are."""
+
+    of_several = ValueList[BoardOutcome[BoardStatus]]
+
+    def document_of(self, done: BoardStatus) -> BaseModel:
+        return done
+
+    def view(self) -> Iterable[Part]:
+        done = self.done.values()
+        rows = [(board, each) for board in done for each in board.services]
+        if rows:
+            yield Table.of(_STATUS, rows)
+        for board in done:
+            if board.is_off:
+                yield f"{board.board} is off."
+            elif not board.services:
+                yield f"{board.board} has no installed services."
+            for each in board.services:
+                yield from (Prose(line) for line in _remarks(board.board, each))
+        if here := [board for board in done if not board.is_off]:
+            yield ""
+            yield Table.of(_BOARD_STATE, here)
+
+
+def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
+    name = f"{board}, {service.name}"
+    if service.version is None:
+        yield (
+            f"{name}: installing it was interrupted. Remove it: armload service.remove "
+            f"--board {board} --name {service.name}"
+        )
+    if service.is_on_trial:
+        yield (
+            f"{name}: an update is not confirmed; it was interrupted. Go back: armload "
+            f"service.rollback --board {board} --name {service.name}"
+        )
+    if service.missing:
+        yield (
+            f"{name}: {', '.join(service.missing)} is missing on the board; it was deleted by "
+            f"hand. Copy it again: armload service.update --board {board} --name {service.name}"
+        )
+    if service.unit == "edited":
+        yield f"{name}: its unit ({service.init}) was edited by hand, and is kept."
+    if service.unit == "absent":
+        yield (
+            f"{name}: its unit ({service.init}) is missing, so that it will not start at boot. "
+            f"Write it again: armload service.update --board {board} --name {service.name}"
+        )
+    if service.fell_back is not None:
+        yield f"{name}: the board went back to this version by itself: {service.fell_back}."
+    if service.last_end is not None:
+        yield f"{name}: the server ended last because of: {service.last_end}."
 
 
 def _slots(plan: ServingPlan) -> str:
     return f"{counted(plan.slots, 'slot')} of {counted(plan.context_tokens, 'token')}"
 
 
-_SERVICE: tuple[Column[RunningService], ...] = (
+_ENDS = {"command": "with its command", "detached": "by service.stop", "installed": "never"}
+
+_SERVICE: tuple[Column[ListedService], ...] = (
     Column(heading="board", of=lambda each: each.board),
-    Column(heading="model", of=lambda each: each.model),
-    Column(heading="slots", of=lambda each: _slots(each.plan)),
-    Column(heading="since (UTC)", of=lambda each: words.minute(each.started_utc)),
+    Column(heading="service", of=lambda each: whole(each.name)),
+    Column(heading="models", of=lambda each: each.models),
+    Column(heading="state", of=lambda each: each.condition),
+    Column(heading="listens on", of=lambda each: each.listens or words.UNKNOWN),
     Column(
-        heading="ends",
-        of=lambda each: "by serve.stop" if each.is_detached else "with its command",
+        heading="since (UTC)",
+        of=lambda each: words.minute(each.started_utc) if each.started_utc else words.UNKNOWN,
     ),
-    Column(heading="run", of=lambda each: whole(each.run)),
+    Column(heading="ends", of=lambda each: _ENDS[each.kind]),
 )
+
+_STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
+    Column(heading="board", of=lambda row: row[0].board),
+    Column(heading="service", of=lambda row: row[1].name),
+    Column(heading="models", of=lambda row: row[1].models),
+    Column(heading="version", of=lambda row: whole(row[1].version or words.UNKNOWN)),
+    Column(heading="state", of=lambda row: row[1].condition),
+    Column(heading="up", of=lambda row: _time(row[1].up_s)),
+    Column(heading="restarts", of=lambda row: _number(row[1].restarts)),
+    Column(
+        heading="requests",
+        of=lambda row: _total([each.processing for each in row[1].activity]),
+    ),
+    Column(
+        heading="waiting",
+        of=lambda row: _total([each.waiting for each in row[1].activity]),
+    ),
+    Column(
+        heading="tokens",
+        of=lambda row: _total([each.generated_tokens for each in row[1].activity]),
+    ),
+    Column(heading="tokens/s", of=lambda row: _rate(row[1])),
+    Column(heading="memory", of=lambda row: _size(row[1].memory_bytes)),
+)
+
+_BOARD_STATE: tuple[Column[BoardStatus], ...] = (
+    Column(heading="board", of=lambda each: each.board),
+    Column(heading="memory available", of=lambda each: _size(each.memory_available_bytes)),
+    Column(heading="disk free", of=lambda each: _size(each.disk_free_bytes)),
+    Column(
+        heading="temperature",
+        of=lambda each: words.UNKNOWN if each.celsius is None else f"{each.celsius:.0f} °C",
+    ),
+    Column(
+        heading="throttling",
+        of=lambda each: throttling_words(each.throttling) or words.UNKNOWN,
+    ),
+)
+
+
+def _time(seconds: float | None) -> str:
+    return words.UNKNOWN if seconds is None else format_duration(seconds)
+
+
+def _number(count: int | None) -> str:
+    return words.UNKNOWN if count is None else str(count)
+
+
+def _total(counts: Sequence[int | None]) -> str:
+    known = [each for each in counts if each is not None]
+    return str(sum(known)) if known else words.UNKNOWN
+
+
+def _rate(service: ServiceStatus) -> str:
+    known = [each.generated_tps for each in service.activity if each.generated_tps]
+    return three_figures(sum(known)) if known else words.UNKNOWN
+
+
+def _size(size_bytes: int | None) -> str:
+    return words.UNKNOWN if size_bytes is None else format_bytes(size_bytes)

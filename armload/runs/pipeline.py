@@ -35,6 +35,7 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
+from armload.runs.beside import mention_services
 from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
@@ -182,6 +183,7 @@ def underway(
         with progress.step(f"Checking {board.name}"):
             left = None if new else find_left(connection, engine, progress)
             if left is None:
+                mention_services(host, layout, progress)
                 check_folder(board, found)
                 with_retries(lambda: engine.check(host, board, found, progress))
         if left is None:

@@ -86,7 +86,7 @@ def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> 
     if not there:
         raise UsageError(
             f"{board.name} has no service{f' with the id {run}' if run else ''}.",
-            f"List its services: armload serve.list --board {board.name}"
+            f"List its services: armload service.list --board {board.name}"
             if run
             else "Choose another board with --board.",
         )

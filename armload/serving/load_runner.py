@@ -344,6 +344,7 @@ class LoadRunner:
             url=target.url,
             board=target.board,
             run=target.run,
+            installed=target.installed,
             model=target.model,
             service=target.settings,
             dialect=target.dialect.name,

@@ -15,7 +15,7 @@ from armload.engines.service_plan import ServingPlan
 _FIELDS = {each.name.replace("-", "_"): each.field for each in declared_options(ServingPlan)}
 """Options that a service has, and what they are called in its plan."""
 
-_OF_A_RUN = frozenset(("speculate", "engine_args", "cool_to", "governor"))
+_OF_A_RUN = frozenset(("cool_to", "governor"))
 """Options that change a run's speed, and that a service does not have."""
 
 

@@ -92,7 +92,12 @@ def served_there(
     connection = where.connection
     chosen = plan or _running_plan(where, model) or usual
     key = new_key()
-    engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
+    whole = plan_for(model, chosen)
+    engine = Serving(
+        *(whole, where.binaries[SERVER], model),
+        api_key=key,
+        draft=draft_of(whole, progress),
+    )
     with ExitStack() as stack:
         with ExitStack() as reaching:
             # A service's time has no end: only a board that cannot hold the model is refused.
@@ -146,4 +151,10 @@ def one_request(plan: ServingPlan) -> Plan:
         kv_type=plan.kv_type,
         weights=plan.weights,
         resident_bytes=plan.resident_bytes,
+        speculate=plan.speculate,
     )
+
+
+def draft_of(plan: ServingPlan, progress: Progress) -> Model | None:
+    """Return the model that guesses tokens; it is made or downloaded when it is missing."""
+    return None if plan.draft_model is None else model_called(plan.draft_model, progress)

@@ -61,6 +61,7 @@ class LoadTarget:
         service: where armload serves it on a board; none for any other.
         board, run, settings: of that.
         job: of that, as it was started.
+        installed: name of an installed service, which others may ask meanwhile; empty for others.
     """
 
     url: str
@@ -72,6 +73,7 @@ class LoadTarget:
     run: str = ""
     settings: dict[str, Any] | None = None
     job: Job | None = None
+    installed: str = ""
 
 
 RateUnit = Literal["requests", "conversations"]

@@ -45,9 +45,13 @@ from armload.report.services import ServedModel
 from armload.runs import store
 from armload.runs.fetch import Pulled
 from armload.runs.placing import Deployed
+from armload.services.listing import ListedService
+from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.setting_up import InstalledService
+from armload.services.status import BoardStatus
+from armload.services.updating import RolledBack, UpdatedService
 from armload.serving.chat import Reply
 from armload.serving.dialects.openai import OpenAiChat
-from armload.serving.listing import RunningService
 from armload.serving.target import LoadTarget
 from armload.tuning.record import TuningFolder
 from tests.golden.sandbox import RECORDED
@@ -172,9 +176,24 @@ def _fitted(request: Any, *_: object, **__: object) -> Fit:
     return value("fit", Fit).model_copy(update={"board": request.board})
 
 
-def _listed(board: Any, *_: object) -> tuple[RunningService, ...]:
-    every = value("services", tuple[RunningService, ...])
+def _listed(board: Any, *_: object) -> tuple[ListedService, ...]:
+    every = value("listed-services", tuple[ListedService, ...])
     return tuple(each for each in every if each.board == board.name)
+
+
+def _status(board: Any, *_: object, **__: object) -> BoardStatus:
+    every = value("board-status", tuple[BoardStatus, ...])
+    return next(each for each in every if each.board == board.name)
+
+
+def _stopped(kind: Any, name: str, folder: Path | None = None) -> Callable[..., object]:
+    return returning(
+        StoppedService(board="kitchen", name=name, kind=kind, models="small.gguf", folder=folder)
+    )
+
+
+def _changed(done: Any) -> Callable[..., object]:
+    return returning(ChangedService(board="kitchen", name="tutor", done=done, version="v"))
 
 
 def _cleaned(*_: object, agreed: Callable[..., bool], **__: object) -> Cleaned:
@@ -396,9 +415,43 @@ DONE: Mapping[str, StandIns] = {
     "chat --board kitchen --system cut": _talking(
         RunError("kitchen did not finish its answer: the connection ended.", "Ask again.")
     ),
-    "serve.list --board kitchen,cellar": {"armload.serving.listing.services": _listed},
-    "serve.list --board kitchen": {"armload.serving.listing.services": returning(())},
-    "serve.stop --board kitchen": {"armload.serving.listing.stop_service": _run("0001")},
+    "service.install --board kitchen --model small.gguf --name tutor": {
+        "armload.services.setting_up.install": reading("installed", InstalledService),
+    },
+    "service.list --board kitchen,cellar": {"armload.services.listing.services_of": _listed},
+    "service.list --board kitchen": {"armload.services.listing.services_of": returning(())},
+    "service.status --board kitchen,cellar": {"armload.services.status.board_status": _status},
+    "service.logs --board kitchen": {
+        "armload.services.managing.recent_log": returning(("model loaded\nlistening\n", "tutor"))
+    },
+    "service.stop --board kitchen": {
+        "armload.services.managing.stop_any": _stopped("command", "0001", Path("runs/0001"))
+    },
+    "service.stop --board kitchen --name tutor": {
+        "armload.services.managing.stop_any": _stopped("installed", "tutor")
+    },
+    "service.restart --board kitchen": {"armload.services.managing.restart": _changed("restarted")},
+    "service.update --board kitchen --slots 2": {
+        "armload.services.updating.update": reading("updated", UpdatedService),
+    },
+    "service.rollback --board kitchen": {
+        "armload.services.updating.roll_back": returning(
+            RolledBack(
+                board="kitchen",
+                name="tutor",
+                version="20261128T101500Z-1a2b",
+                former="20261129T002757Z-0948",
+                models="small",
+                silent_s=3.21,
+            )
+        )
+    },
+    "service.remove --board kitchen": {"armload.services.managing.remove": _changed("removed")},
+    "service.keys --board kitchen --add laptop": {
+        "armload.services.managing.change_keys": returning(
+            ServiceKeys(board="kitchen", name="tutor", names=("first", "laptop"), added="k3y")
+        )
+    },
     "board.probe --board kitchen": {
         **PROBED,
         "armload.deploy.claims.claims": lambda *_: (value("claim", Claim),),

@@ -264,7 +264,7 @@ def test_a_board_that_restarts_ends_the_load_and_keeps_nobody_waiting(ann: Perso
         assert times == sorted(times)
     # The lease of a run that ended with its board keeps nobody waiting.
     ann.types("deploy", "--board", "mine", "--model", "word-problems:Q8_0", "--wait", "5")
-    assert json.loads(ann.types("serve.list", "--board", "mine", "--json").stdout) == []
+    assert json.loads(ann.types("service.list", "--board", "mine", "--json").stdout) == []
 
 
 BOARD_BYTES = 500 << 20

@@ -155,9 +155,9 @@ def assert_a_load_of_chats_is_refused(person: Person, service: Serving) -> None:
 def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> None:
     started = json.loads(ann.types("serve", "--board", "here", *FAST, "--detach", "--json").stdout)
     assert (started["is_detached"], started["url"]) == (True, None)
-    (listed,) = json.loads(ann.types("serve.list", "--board", "here", "--json").stdout)
+    (listed,) = json.loads(ann.types("service.list", "--board", "here", "--json").stdout)
     assert (listed["run"], listed["is_detached"]) == (started["run"], True)
-    assert started["run"] in ann.types("serve.list", "--board", "here").stdout
+    assert started["run"] in ann.types("service.list", "--board", "here").stdout
 
     with serving(ann, "--model", MODEL) as again:  # whatever its options are
         assert again.about["run"] == started["run"]
@@ -167,14 +167,14 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
 
     busy = ann.types("bench", "--board", "here", "--model", MODEL, status=10)
     assert f"serving {started['run']}" in busy.stderr
-    assert "armload serve.stop --board here" in busy.stderr
+    assert "armload service.stop --board here" in busy.stderr
 
-    stopped = json.loads(ann.types("serve.stop", "--board", "here", "--json").stdout)
+    stopped = json.loads(ann.types("service.stop", "--board", "here", "--json").stdout)
     assert (stopped["id"], stopped["exit"]["kind"]) == (started["run"], "done")
     again.leaves_nothing(ann)
-    none = ann.types("serve.stop", "--board", "here", status=2)
+    none = ann.types("service.stop", "--board", "here", status=2)
     assert "here has no service." in none.stderr
-    assert json.loads(ann.types("serve.list", "--board", "here", "--json").stdout) == []
+    assert json.loads(ann.types("service.list", "--board", "here", "--json").stdout) == []
 
 
 @pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "armload/serving"])
@@ -278,7 +278,7 @@ def test_a_board_that_restarts_no_longer_serves_and_what_was_served_is_a_run(
             said = service.ends(9)
         assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
         assert run_of(person, service.about["run"])["exit"]["kind"] == "restart"
-        assert json.loads(person.types("serve.list", "--board", "mine", "--json").stdout) == []
+        assert json.loads(person.types("service.list", "--board", "mine", "--json").stdout) == []
         assert not Path(service.about["api_key_file"]).exists()
     finally:
         person.types("board.down", "--board", "mine", "--yes")

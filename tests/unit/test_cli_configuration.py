@@ -397,7 +397,7 @@ def test_help_shows_the_defaults_that_apply(tmp_path: Path) -> None:
 
 
 def test_tables_of_grouped_verbs_lie_in_one_another() -> None:
-    own("[serve]\nthreads = 2\n[serve.stop]\nboard = 'shed'\n[board.probe]\nboard = 'attic'\n")
+    own("[serve]\nthreads = 2\n[service.stop]\nboard = 'shed'\n[board.probe]\nboard = 'attic'\n")
     assert read("serve").threads == 2
     assert read("board.probe").board == "attic"
 

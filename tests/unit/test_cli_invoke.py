@@ -22,8 +22,7 @@ def test_invoke_lists_every_verb_with_its_line() -> None:
     assert (listed.returncode, listed.stderr) == (0, "")
     told = " ".join(listed.stdout.split())
     for name, verb in VERBS.items():
-        shown = "serve.serve (serve)" if name == "serve" else name
-        assert f" {shown} {verb.about}" in told
+        assert f" {name} {verb.about}" in told
 
 
 def test_every_option_reaches_its_verb(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +55,7 @@ def test_help_shows_each_option() -> None:
         (["show", "--run", "nothing"], 2, "There is no run 'nothing'"),
         (["inspect"], 2, "FILE is missing."),
         (["bench", "--n-predict", "abc"], 2, "--n-predict: must be a whole number"),
-        (["serve.stop", "--board", "nowhere"], 2, "There is no board named 'nowhere'"),
+        (["service.stop", "--board", "nowhere"], 2, "There is no board named 'nowhere'"),
         (["serve", "--slots", "many"], 2, "--slots: must be a whole number"),
     ],
 )

@@ -16,7 +16,7 @@ from armload.deploy.layout import Layout
 from armload.engines.job import Job
 from armload.engines.prediction import Sequences
 from armload.engines.registry import engine_called
-from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
+from armload.engines.server import SERVER, TRACE_BYTES, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.models.context_memory import ContextMemory
 from armload.serving.planning import serving_plan
@@ -256,3 +256,51 @@ def test_a_wrong_option_is_named(typed: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         planned(**typed)
     assert caught.value.message.startswith(said)
+
+
+SPECULATES = PROGRAM + b"\0".join(
+    (b"", b"--spec-ngram-simple-size-n", b"--cache-reuse", b"--cors-origins", b"--timeout", b"")
+)
+
+
+def test_guesses_reused_parts_and_further_arguments_are_options_of_a_service(
+    tmp_path: Path,
+) -> None:
+    plan = ServingPlan(
+        context_tokens=256,
+        prompt_cache_bytes=1 << 20,
+        cache_reuse_tokens=64,
+        speculate="ngram",
+        engine_args="--seed 7 --jinja",
+    )
+    words = engine(tmp_path, plan, program=SPECULATES).command(context())
+    assert option(words, "--spec-type") == "ngram-simple"
+    assert option(words, "--cache-reuse") == "64"
+    assert words[-3:] == ("--seed", "7", "--jinja")
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--host 0.0.0.0", "--port=80", "--api-key x", "-a other", "--models-max 3"]
+)
+def test_who_reaches_a_service_is_not_decided_by_further_arguments(
+    tmp_path: Path, arguments: str
+) -> None:
+    with pytest.raises(UsageError, match="is armload's to decide"):
+        engine(tmp_path, ServingPlan(context_tokens=256, engine_args=arguments))
+
+
+def test_a_program_too_old_to_guess_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="too old"):
+        engine(tmp_path, ServingPlan(context_tokens=256, speculate="ngram"))
+
+
+def test_an_installed_one_listens_where_it_was_told_without_cors(tmp_path: Path) -> None:
+    keys = PurePosixPath("/services/tutor/keys")
+    address = ServerAddress(addresses=("127.0.0.1",), port=8081, key_file=keys)
+    words = tuple(address.words(engine(tmp_path, program=SPECULATES).binary.path, 2))
+    assert (option(words, "--host"), option(words, "--port")) == ("127.0.0.1", "8081")
+    assert option(words, "--api-key-file") == str(keys)
+    assert option(words, "--cors-origins") == "none"
+    several = address.model_copy(update={"addresses": ("127.0.0.1", "192.168.1.20")})
+    with pytest.raises(UsageError, match="one address only"):
+        several.words(engine(tmp_path, program=SPECULATES).binary.path, 2)

@@ -17,7 +17,7 @@ import pytest
 
 from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
-from armload.cli.verbs.serve import ListOptions, list_services
+from armload.cli.verbs.service import ListOptions, list_services
 from armload.core.errors import (
     ArmloadError,
     BoardError,

@@ -51,6 +51,10 @@ _OTHERS = frozenset(
         *("short", "is-shallow-repository", "count", "unshallow"),  # git
         *("ctx-size", "ignore-eos", "merge", "mtp", "no-repack", "offline", "perf", "repack"),
         *("cache-ram", "ctx-checkpoints", "swa-checkpoints", "no-kv-unified", "no-warmup"),
+        *("alias", "api-key", "api-key-file", "api-prefix", "cache-reuse", "cors-credentials"),
+        *("cors-origins", "host", "models-dir", "models-max", "models-preset", "reuse-port"),
+        *("sleep-idle-seconds", "ssl-cert-file", "ssl-key-file", "threads-http", "timeout"),
+        *("no-block", "property", "quiet", "user", "value"),  # systemctl
         *("log-colors", "max-buffer-size", "no-ppl", "no-ui", "spec-ngram-simple-size-n"),
     }
 )

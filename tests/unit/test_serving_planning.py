@@ -23,6 +23,8 @@ kv_type: q8_0
 resident: 400 MB
 flash_attention: on
 engine_args: --no-repack
+speculate: ngram
+governor: performance
 n_predict: 64
 """
 
@@ -40,7 +42,8 @@ def test_a_service_takes_what_it_has_of_a_plan_file(plan_file: Path) -> None:
     assert (plan.slots, plan.threads, plan.cpus, plan.context_tokens) == (2, 3, "4-7", 1024)
     assert (plan.kv_type, plan.resident_bytes, plan.flash_attention) == ("q8_0", 400_000_000, "on")
     assert plan.micro_batch_tokens == 512
-    assert without_effect(options) == ["engine_args"]
+    assert (plan.extra, plan.speculate) == (("--no-repack",), "ngram")
+    assert without_effect(options) == ["governor"]
 
 
 def test_what_is_typed_overrides_the_file_and_leaves_the_rest(
@@ -48,7 +51,7 @@ def test_what_is_typed_overrides_the_file_and_leaves_the_rest(
 ) -> None:
     file = read_serving_file(plan_file)
     assert (file.board, file.model) == ("kitchen", "m.gguf")
-    assert "do not apply to a service: engine_args" in capfd.readouterr().err
+    assert "do not apply to a service: governor" in capfd.readouterr().err
     plan = serving_plan(
         ServeOptions.typed({"slots": "4", "threads": ""}).part(ServingPlan), file.fields
     )

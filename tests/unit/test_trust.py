@@ -58,8 +58,8 @@ ON_A_BOARD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("board.trust", {"yes": True}),
     ("pull", {}),
     ("watch", {"command": ["true"]}),
-    ("serve.list", {}),
-    ("serve.stop", {}),
+    ("service.list", {}),
+    ("service.stop", {}),
 )
 VERBS_OF = {
     "boards": tuple((verb, words | {"board": "evil"}) for verb, words in ON_A_BOARD),

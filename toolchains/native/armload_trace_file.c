@@ -4,6 +4,7 @@
 
 #include "armload_trace_file.h"
 
+#include "armload_environment.h"
 #include "armload_line.h"
 
 #include <limits.h>
@@ -30,6 +31,7 @@ static void complain(const char * what) {
 }
 
 __attribute__((constructor)) static void open_first(void) {
+    armload_set_own_environment();
     const char * limit = getenv("ARMLOAD_TRACE_BYTES");
     trace.limit_bytes  = limit == NULL ? 0 : strtoll(limit, NULL, 10);
     trace.file         = armload_open_trace(&trace.path);

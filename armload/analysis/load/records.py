@@ -427,6 +427,8 @@ class Load(JournalHeader):
         url: of the service, without a key.
         board, run: where armload serves the model, and the run's id there; empty for another
             service.
+        installed: name of the board's installed service that was loaded, which others may have
+            asked meanwhile; empty for a service that was started for the load, or any other.
         model: by its name.
         service: the settings that it is served with, where they are known.
         dialect: that the client spoke.
@@ -447,6 +449,7 @@ class Load(JournalHeader):
     url: str
     board: str = ""
     run: str = ""
+    installed: str = ""
     model: str = ""
     service: dict[str, Any] | None = None
     dialect: str

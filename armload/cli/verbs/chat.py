@@ -59,6 +59,7 @@ class StartedService(Computation):
 
 _ON_BOARD = (
     "board",
+    "service",
     *EngineSource.model_fields,
     *Waiting.model_fields,
     *StartedService.model_fields,
@@ -72,6 +73,15 @@ class ChatOptions(Waiting, EngineSource, StartedService, OutputOptions):
     model: Annotated[
         str,
         Option(MODEL, usual="that of the board's service, or else demo", heading="Service"),
+    ] = ""
+    service: Annotated[
+        str,
+        Option(
+            "the board's installed service of this name",
+            "NAME",
+            "the one that runs there",
+            heading="Service",
+        ),
     ] = ""
     url: Annotated[
         str,
@@ -162,8 +172,11 @@ def chat(options: ChatOptions) -> Result | None:
 
 
 def _partner(options: ChatOptions, progress: Progress) -> AbstractContextManager[ChatPartner]:
+    from armload.boards.board import is_group, load_board
+    from armload.boards.naming import boards_called
     from armload.cli.load_plan import target_of
     from armload.runs.request import Request
+    from armload.services.talking import partner_installed, service_to_talk_to
     from armload.serving.chat_partner import ChatPartner, partner_on_board
     from armload.serving.dialects.openai import OpenAiChat
     from armload.serving.planning import serving_plan
@@ -174,8 +187,20 @@ def _partner(options: ChatOptions, progress: Progress) -> AbstractContextManager
         )
         target = target_of(options.url, options.api_key_file, OpenAiChat(), options.model)
         return nullcontext(ChatPartner(target))
-    request = options.part(Request).model_copy(update={"board": options.board or VIRTUAL})
+    (board,) = boards_called([options.board or VIRTUAL])
     plan = serving_plan(options.part(StartedService))
+    if options.service:
+        options.refuse(
+            (*EngineSource.model_fields, *StartedService.model_fields),
+            "--service, which names a service that has been installed as it is",
+            "Remove it.",
+        )
+    name = options.service
+    if not name and plan is None and not is_group(board):
+        name = service_to_talk_to(load_board(board), options.model, progress)
+    if name:
+        return partner_installed(board, name, options.model, progress)
+    request = options.part(Request).model_copy(update={"board": board})
     return partner_on_board(request, options.model, plan, progress)
 
 

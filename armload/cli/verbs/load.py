@@ -44,6 +44,7 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
         varied_rate,
     )
     from armload.runs.request import Request
+    from armload.services.talking import target_installed
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.registry import dialect_named
@@ -79,7 +80,9 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
     trace = varied.trace if varied else None
     defaults = read_defaults(options.json_schema, options.extra_body)
     users = users_of(options)
-    spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
+    spoken = dialect_named(
+        options.dialect or ("openai" if url or options.service else "llama-server")
+    )
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
     if data:
@@ -88,7 +91,10 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
     spoken.body(first, "")
     progress = terminal.progress()
     reached: AbstractContextManager[LoadTarget]
-    if url:
+    if options.service:
+        where = options.board or VIRTUAL
+        reached = target_installed(where, options.service, options.model, spoken, progress)
+    elif url:
         reached = nullcontext(target_of(url, options.api_key_file, spoken, options.model))
     else:
         request = options.part(Request).model_copy(update={"board": options.board or VIRTUAL})
@@ -96,6 +102,11 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
         (model,) = models_in(request, [options.model or DEMO], types)
         reached = target_on_board(request, model, plan, spoken, progress)
     with reached as target:
+        if target.installed:
+            progress.say(
+                f"{target.board}: the service {target.installed} may answer others meanwhile; the "
+                "record says so."
+            )
         check_service(target, first, stop.timeout_s)
         api = ServiceApi(target.url, target.api_key)
         users = with_prefix(users, options.prefix_tokens, target, api, progress)

@@ -1,4 +1,4 @@
-"""``serve``, ``serve.list`` and ``serve.stop``: a model as a service on a board."""
+"""``serve``: a model as a service on a board, for the time of a command or until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pydantic import Field
 from armload.cli.options import (
     A_BOARD,
     STARTED,
-    OnBoard,
-    OnBoards,
     OneBoard,
     OneModel,
     OutputOptions,
@@ -80,7 +78,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
         ),
     ] = None
     detach: Annotated[
-        bool, Option("keep serving after this command ends, until serve.stop", heading="Board")
+        bool, Option("keep serving after this command ends, until service.stop", heading="Board")
     ] = False
     new: Annotated[
         bool,
@@ -169,64 +167,3 @@ def read_serving_file(path: Path | None) -> ServingFile:
         type="".join(options.type),
         fields=serving_fields(options, str(path)),
     )
-
-
-class ListOptions(OnBoards, OutputOptions):
-    """The boards whose services are listed."""
-
-
-@verb(ListOptions, name="list")
-def list_services(options: ListOptions) -> Result:
-    """List the models that boards serve.
-
-    Example: armload serve.list --board dayu200,kitchen
-    """
-    from armload.boards.board import load_board
-    from armload.boards.naming import boards_called
-    from armload.cli import terminal
-    from armload.core.errors import CombinedError
-    from armload.core.values import ValueList
-    from armload.fleet.threads import on_each
-    from armload.report.result import as_result
-    from armload.report.services import services_view
-    from armload.serving.listing import RunningService, services
-
-    outcomes = on_each(
-        boards_called(options.board),
-        lambda name, own: services(load_board(name), own),
-        terminal.progress(),
-    )
-    found = [service for one in outcomes for service in one.result or ()]
-    answered = [one.board for one in outcomes if one.error is None]
-    return as_result(
-        ValueList[RunningService](tuple(found)),
-        services_view(found, answered),
-        error=CombinedError.of_boards({one.board: one.error for one in outcomes}),
-    )
-
-
-class StopOptions(OnBoard, OutputOptions):
-    """The service that ends."""
-
-    run: Annotated[
-        str, Option("the service's id, or the beginning of it", "ID", "the board's only service")
-    ] = ""
-    force: Annotated[bool, Option("also stop a service that another machine started")] = False
-
-
-@verb(StopOptions)
-def stop(options: StopOptions) -> Result:
-    """Stop a service on a board, and fetch its files.
-
-    Example: armload serve.stop --board dayu200
-    """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
-    from armload.report.result import as_result
-    from armload.report.services import stopped_lines
-    from armload.serving.listing import stop_service
-
-    ended, folder = stop_service(
-        load_board(options.board), terminal.progress(), run=options.run, force=options.force
-    )
-    return as_result(ended, *stopped_lines(ended, folder))

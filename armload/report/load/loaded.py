@@ -214,7 +214,8 @@ class LoadDocument(Value):
 
     Attributes:
         load: its id.
-        url, board, run, model, dialect, arrivals, seed, requests_from: as in ``load.json``.
+        url, board, run, installed, model, dialect, arrivals, seed, requests_from: as in
+            ``load.json``.
         objectives: that its requests were to stay within; none where none were given.
         capacity: what the service sustains within them.
         points: one for each rate or concurrency, the lowest first, or for each stage in order.
@@ -224,6 +225,7 @@ class LoadDocument(Value):
     url: str
     board: str
     run: str
+    installed: str
     model: str
     dialect: str
     arrivals: str

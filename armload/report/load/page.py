@@ -192,6 +192,7 @@ def _settings(loaded: LoadView) -> list[tuple[str, str]]:
         ("load", load.id),
         ("service", load.url),
         ("board", load.board),
+        ("installed service", f"{load.installed}, not alone" if load.installed else ""),
         ("run", load.run),
         ("model", load.model),
         ("SLO", str(loaded.objectives or "none")),

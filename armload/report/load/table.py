@@ -101,6 +101,13 @@ def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     lines: list[RenderableType] = [point_table(loaded, is_main=True)]
     lines += [Prose(each) for each in loaded.notes]
+    if loaded.load.installed:
+        lines.append(
+            Prose(
+                f"The installed service {loaded.load.installed} was not this load's alone: others "
+                "may have asked it meanwhile."
+            )
+        )
     for point in (each.assessed for each in loaded.points):
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
         lines += [Prose(each, "yellow") for each in remarks(point)]

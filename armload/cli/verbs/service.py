@@ -1,0 +1,491 @@
+"""``service.*``: models that a board serves whenever it is on, and all that is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from armload.bench.options import MODEL, QUANTISED_ALL
+from armload.boards.boot import InitName
+from armload.cli.options import (
+    BOARDS,
+    FileTypes,
+    OnBoard,
+    OnBoards,
+    OnNamedBoard,
+    OutputOptions,
+    models_in,
+)
+from armload.cli.verb import verb
+from armload.core.defaults import DEMO
+from armload.core.options import Duration, Names, Option, OptionGroup, Share
+from armload.engines.service_plan import ServingPlan
+from armload.runs.request import EngineSource, Request, Waiting
+
+if TYPE_CHECKING:
+    from armload.core.progress import Progress
+    from armload.report.result import Result
+    from armload.services.making import WantedModel
+    from armload.services.setting_up import InstalledService
+    from armload.services.updating import UpdatedService
+
+DEFAULT_NAME = "llm"
+
+_NAME = Option("the service's name", "NAME", "the board's only service", heading="Service")
+
+
+class OnNamedBoards(OptionGroup):
+    """The boards that a verb changes: they have to be named."""
+
+    heading = "Board"
+
+    board: Annotated[Names, Option(BOARDS, several="commas", harmless="in a plan")]
+
+
+class ServiceModels(ServingPlan):
+    """The models of a service, and how they are served."""
+
+    model: Annotated[
+        Names,
+        Option(MODEL, "MODEL", DEMO, "files", heading="Plan", harmless="in a plan"),
+    ] = ()
+    type: Annotated[FileTypes, QUANTISED_ALL] = ()
+    plan: Annotated[
+        tuple[Path, ...],
+        Option(
+            "a YAML file whose keys are these options, such as the one that armload tune writes; "
+            "several: one for each model; command-line options override the file",
+            "FILE",
+            several="files",
+            heading="Plan",
+        ),
+    ] = ()
+    most_loaded: Annotated[
+        Annotated[int, Field(ge=1, le=64)] | None,
+        Option(
+            "of several models, how many are in memory at a time",
+            "N",
+            "as many as fit",
+            heading="Service",
+        ),
+    ] = None
+    sleep_idle: Annotated[
+        Duration | None,
+        Option(
+            "free a model's memory when nobody has asked for this long, such as 10m",
+            "DURATION",
+            "never",
+            heading="Service",
+        ),
+    ] = None
+
+
+class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputOptions):
+    """A service that is to stay."""
+
+    name: Annotated[
+        str, Option("what the service is called on the board", "NAME", heading="Service")
+    ] = DEFAULT_NAME
+    listen: Annotated[
+        str,
+        Option(
+            "where other machines reach it: an address, an interface or a network of the board, "
+            "and a port, such as 192.168.1.20:8080, eth0 or 100.64.0.0/10",
+            "ADDRESS",
+            "the board's loopback, and the first free port from 8080",
+            heading="Service",
+        ),
+    ] = ""
+    public: Annotated[
+        bool,
+        Option("listen on an address of the internet; refused without TLS", heading="Service"),
+    ] = False
+    key_file: Annotated[
+        Path | None,
+        Option(
+            "a file with an API key in each line, or NAME KEY, that nobody else can read",
+            "FILE",
+            "a random key",
+            heading="Service",
+        ),
+    ] = None
+    init: Annotated[
+        InitName | None,
+        Option(
+            "what starts it at boot, as board.probe lists them",
+            "INIT",
+            "the best that the board has",
+            heading="Service",
+        ),
+    ] = None
+    overwrite: Annotated[
+        bool,
+        Option(
+            "replace a unit of that name that was edited by hand or comes from elsewhere",
+            heading="Service",
+        ),
+    ] = False
+
+
+def wanted_models(options: ServiceModels, request: Request) -> tuple[WantedModel, ...]:
+    """Return the models that were named, each with its plan."""
+    from armload.cli.verbs.serve import ServingFile, read_serving_file
+    from armload.core.errors import UsageError
+    from armload.services.making import WantedModel
+    from armload.serving.planning import serving_plan
+
+    files = [read_serving_file(path) for path in options.plan]
+    names = options.model or tuple(each.model for each in files if each.model) or (DEMO,)
+    if len(files) > 1 and len(files) != len(names):
+        raise UsageError(
+            f"--plan names {len(files)} files for {len(names)} models.",
+            "Name one file for all models, or one for each, in the order of --model.",
+        )
+    if len(options.type) > 1 and len(options.type) != len(names):
+        raise UsageError(
+            f"--type names {len(options.type)} file types for {len(names)} models.",
+            "Name one for all models, or one for each, in the order of --model.",
+        )
+    found = []
+    for number, name in enumerate(names):
+        file = files[number if len(files) > 1 else 0] if files else ServingFile()
+        typed = options.type[number if len(options.type) > 1 else 0] if options.type else file.type
+        (given,) = models_in(request, [name], [typed] if typed else [])
+        plan = serving_plan(options.part(ServingPlan), file.fields)
+        found.append(WantedModel(given=given, plan=plan))
+    return tuple(found)
+
+
+@verb(InstallOptions, keeps=True)
+def install(options: InstallOptions) -> Result:
+    """Install a model as a service that a board starts whenever it boots.
+
+    Copies engine and models, tells the board's init system, starts the service and asks it for its
+    first tokens. Several boards are handled one after another, up to the first that fails.
+    Example: armload service.install --board dayu200 --model m.gguf --name tutor
+    """
+    from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.fleet.in_turn import in_turn
+    from armload.report.services import InstalledOnBoards
+    from armload.services.listening import WantedAddress
+    from armload.services.making import WantedService
+    from armload.services.reaching import keep_installed_key, keys_in_file
+    from armload.services.setting_up import install as install_there
+
+    progress = terminal.progress()
+    listen = WantedAddress.read(options.listen) if options.listen else None
+    keys = keys_in_file(options.key_file) if options.key_file else ()
+
+    def put(board: str, own: Progress) -> InstalledService:
+        request = options.part(Request).model_copy(update={"board": board})
+        return install_there(
+            request,
+            WantedService(
+                name=options.name,
+                models=wanted_models(options, request),
+                most_loaded=options.most_loaded,
+                sleep_idle_s=_whole(options.sleep_idle),
+            ),
+            own,
+            listen=listen,
+            wants_public=options.public,
+            init=options.init,
+            keys=keys,
+            overwrite=options.overwrite,
+            key_kept=lambda name, key: keep_installed_key(name, options.name, key),
+        )
+
+    return InstalledOnBoards(outcomes=in_turn(boards_called(options.board), put, progress))
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds))
+
+
+class ListOptions(OnBoards, OutputOptions):
+    """The boards whose services are listed."""
+
+
+@verb(ListOptions, name="list")
+def list_services(options: ListOptions) -> Result:
+    """List the services of boards: of a running command, detached, and installed.
+
+    Example: armload service.list --board dayu200,kitchen
+    """
+    from armload.boards.board import load_board
+    from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.core.errors import CombinedError
+    from armload.core.values import ValueList
+    from armload.fleet.threads import on_each
+    from armload.report.result import as_result
+    from armload.report.services import services_view
+    from armload.services.listing import ListedService, services_of
+
+    outcomes = on_each(
+        boards_called(options.board),
+        lambda name, own: services_of(load_board(name), own),
+        terminal.progress(),
+    )
+    found = [service for one in outcomes for service in one.result or ()]
+    answered = [one.board for one in outcomes if one.error is None]
+    return as_result(
+        ValueList[ListedService](tuple(found)),
+        services_view(found, answered),
+        error=CombinedError.of_boards({one.board: one.error for one in outcomes}),
+    )
+
+
+class StatusOptions(OnBoards, OutputOptions):
+    """The boards whose installed services are shown."""
+
+    name: Annotated[
+        str, Option("only the service of that name", "NAME", "all", heading="Service")
+    ] = ""
+
+
+@verb(StatusOptions)
+def status(options: StatusOptions) -> Result:
+    """Show how the installed services of boards are, and the boards under them.
+
+    Example: armload service.status --board @lab
+    """
+    from armload.boards.board import load_board
+    from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.fleet.threads import on_each
+    from armload.report.services import StatusOfBoards
+    from armload.services.status import board_status
+
+    outcomes = on_each(
+        boards_called(options.board),
+        lambda name, own: board_status(load_board(name), own, name=options.name),
+        terminal.progress(),
+    )
+    return StatusOfBoards(outcomes=tuple(outcomes))
+
+
+class OneServiceOptions(OnNamedBoard, Waiting, OutputOptions):
+    """An installed service."""
+
+    name: Annotated[str, _NAME] = ""
+
+
+class LogOptions(OnBoard, OutputOptions):
+    """An installed service's log."""
+
+    name: Annotated[str, _NAME] = ""
+    follow: Annotated[bool, Option("go on with what comes, until Ctrl-C", heading="Service")] = (
+        False
+    )
+    lines: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)],
+        Option("lines from the end of the log", "N", heading="Service"),
+    ] = 50
+
+
+@verb(LogOptions)
+def logs(options: LogOptions) -> Generator[Result, None, None]:
+    """Show the end of an installed service's log.
+
+    Example: armload service.logs --board dayu200 --name tutor --follow
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.core.errors import UsageError
+    from armload.report.result import Verbatim, as_result
+    from armload.report.services import ServiceLog
+    from armload.services.managing import followed_log, recent_log
+
+    if options.follow and options.as_json:
+        raise UsageError("--follow cannot be combined with --json.", "Remove one.")
+    board, progress = load_board(options.board), terminal.progress()
+    most_bytes = min(options.lines * 400, 1 << 20)
+    text, name = recent_log(board, progress, name=options.name, most_bytes=most_bytes)
+    lines = text.splitlines()[-options.lines :]
+    shown = "".join(f"{line}\n" for line in lines)
+    document = ServiceLog(board=board.name, name=name, lines=tuple(lines))
+    yield as_result(document, Verbatim(text=shown))
+    if options.follow:
+        try:
+            for part in followed_log(board, progress, name=name):
+                print(part, end="", flush=True)
+        except KeyboardInterrupt:
+            return
+
+
+class StopOptions(OnBoard, OutputOptions):
+    """The service that ends."""
+
+    name: Annotated[
+        str,
+        Option(
+            "its name, or the beginning of its run's id",
+            "NAME",
+            "the board's only running service",
+            heading="Service",
+        ),
+    ] = ""
+    force: Annotated[
+        bool, Option("also stop a service that another machine started", heading="Service")
+    ] = False
+
+
+@verb(StopOptions)
+def stop(options: StopOptions) -> Result:
+    """Stop a service of a board; an installed one starts again when the board boots.
+
+    Example: armload service.stop --board dayu200
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.result import as_result
+    from armload.report.services import stopped_lines
+    from armload.services.managing import stop_any
+
+    stopped = stop_any(
+        load_board(options.board), terminal.progress(), name=options.name, force=options.force
+    )
+    return as_result(stopped, *stopped_lines(stopped))
+
+
+@verb(OneServiceOptions)
+def restart(options: OneServiceOptions) -> Result:
+    """Stop and start an installed service, and wait until it answers.
+
+    Example: armload service.restart --board dayu200 --name tutor
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.result import as_result
+    from armload.report.services import changed_line
+    from armload.services.managing import restart as restart_there
+
+    board = load_board(options.board)
+    done = restart_there(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    return as_result(done, changed_line(done))
+
+
+class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputOptions):
+    """What changes of a service."""
+
+    name: Annotated[str, _NAME] = ""
+    slower: Annotated[
+        Share,
+        Option(
+            "refuse the new version if it is certainly slower by more than this",
+            "PERCENT",
+            "10%",
+            heading="Service",
+        ),
+    ] = 0.1
+    overwrite: Annotated[
+        bool, Option("replace a unit that was edited by hand", heading="Service")
+    ] = False
+
+
+@verb(UpdateOptions, keeps=True)
+def update(options: UpdateOptions) -> Result:
+    """Change an installed service: its engine, models or settings; back at once if that fails.
+
+    Without options it takes armload's present engine. The new version is copied and tried beside
+    the one that runs, where memory allows. Options that are not given stay as they are.
+    Example: armload service.update --board dayu200 --name tutor --model new.gguf
+    """
+    from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.fleet.in_turn import in_turn
+    from armload.report.services import UpdatedOnBoards
+    from armload.services.updating import update as update_there
+
+    def put(board: str, own: Progress) -> UpdatedService:
+        request = options.part(Request).model_copy(update={"board": board})
+        names_models = bool(options.model or options.plan or options.type)
+        return update_there(
+            request,
+            own,
+            name=options.name,
+            models=wanted_models(options, request) if names_models else None,
+            changed=options.part(ServingPlan),
+            most_loaded=options.most_loaded,
+            sleep_idle_s=_whole(options.sleep_idle),
+            slower=options.slower,
+            overwrite=options.overwrite,
+        )
+
+    boards = boards_called(options.board)
+    return UpdatedOnBoards(outcomes=in_turn(boards, put, terminal.progress()))
+
+
+@verb(OneServiceOptions)
+def rollback(options: OneServiceOptions) -> Result:
+    """Put the former version of an installed service in force again; nothing is copied.
+
+    Example: armload service.rollback --board dayu200 --name tutor
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.result import as_result
+    from armload.report.services import rolled_back_line
+    from armload.services.updating import roll_back
+
+    board = load_board(options.board)
+    done = roll_back(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    return as_result(done, rolled_back_line(done))
+
+
+@verb(OneServiceOptions)
+def remove(options: OneServiceOptions) -> Result:
+    """Remove an installed service from a board: its unit, its keys and its versions.
+
+    Programs and models stay; board.clean removes those that nothing uses.
+    Example: armload service.remove --board dayu200 --name tutor
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.result import as_result
+    from armload.report.services import changed_line
+    from armload.services.managing import remove as remove_there
+
+    board = load_board(options.board)
+    done = remove_there(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    return as_result(done, changed_line(done))
+
+
+class KeyOptions(OnNamedBoard, OutputOptions):
+    """Keys of an installed service."""
+
+    name: Annotated[str, _NAME] = ""
+    add: Annotated[
+        str, Option("add a random key under this name, and show it once", "KEYNAME", heading="Keys")
+    ] = ""
+    revoke: Annotated[
+        Names, Option("keys that are no longer taken", "KEYNAMES", "", "commas", heading="Keys")
+    ] = ()
+
+
+@verb(KeyOptions)
+def keys(options: KeyOptions) -> Result:
+    """List the API keys of an installed service by name; add and revoke some.
+
+    A change restarts the service, which reads its keys when it starts.
+    Example: armload service.keys --board dayu200 --name tutor --add prometheus
+    """
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.report.result import as_result
+    from armload.report.services import keys_view
+    from armload.services.managing import change_keys
+
+    done = change_keys(
+        load_board(options.board),
+        terminal.progress(),
+        name=options.name,
+        add=[options.add] if options.add else [],
+        revoke=options.revoke,
+    )
+    return as_result(done, keys_view(done))

@@ -1,0 +1,25 @@
+"""What else runs on a board while something is measured there: its installed services."""
+
+from __future__ import annotations
+
+from armload.boards.host import Host
+from armload.core.progress import Progress
+from armload.core.shell import render
+from armload.deploy.layout import Layout
+from armload.deploy.retry import with_retries
+
+
+def mention_services(host: Host, layout: Layout, progress: Progress) -> None:
+    """Say which installed services of a board run; once per board and command."""
+    if host.name in _mentioned:
+        return
+    _mentioned.add(host.name)
+    script = render("service/running.sh.j2", {"services": layout.services})
+    for name in with_retries(lambda: host.run(script)).text.splitlines():
+        progress.say(
+            f"{host.name}: the installed service {name} is running; it takes memory and, when it "
+            f"is asked, the CPU. To stop it: armload service.stop --board {host.name} --name {name}"
+        )
+
+
+_mentioned: set[str] = set()

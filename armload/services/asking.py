@@ -1,0 +1,159 @@
+"""Waiting for a service on a board, and asking it for its first tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+
+from armload.boards.host import Host
+from armload.core.errors import ConnectError, RunError
+from armload.core.progress import Progress
+from armload.core.shell import quote
+from armload.core.values import visible
+from armload.deploy.retry import with_retries
+from armload.engines.server import LOOPBACK
+from armload.services.state import ServiceOnBoard, SupervisorState, service_at
+from armload.services.version import (
+    AnsweredSpeed,
+    AnsweredSpeeds,
+    InstalledModel,
+    ServiceLayout,
+    ServiceVersion,
+)
+from armload.serving.dialects.dialect import CompletionRequest, Dialect
+from armload.serving.dialects.openai import OpenAi, OpenAiEmbeddings
+from armload.serving.readiness import answer_alone
+from armload.serving.target import LoadTarget
+
+_LOOK_EVERY_S = 1.0
+_BEGINS_WITHIN_S = 60
+"""From the start of its unit, until the supervisor has noted anything."""
+
+_PROMPT = "Once upon a time"
+_TOKENS, _REQUESTS = 16, 5
+_ANSWERS_WITHIN_S = 900.0
+_REFUSED = (401, 403)
+_LOG_TAIL_BYTES, _LOG_LINES = 16384, 12
+
+
+def wait_until_ready(
+    host: Host,
+    layout: ServiceLayout,
+    version_id: str,
+    progress: Progress,
+    before: SupervisorState | None = None,
+) -> ServiceOnBoard:
+    """Wait until a version answers.
+
+    Args:
+        before: as noted before it was started; what ended until then says nothing of it.
+
+    Raises:
+        RunError: it ended, or another version runs in its place; says what it wrote last.
+    """
+    began_s = time.monotonic()
+    with progress.step(f"Starting {layout.name} on {host.name}") as step:
+        while True:
+            now = with_retries(lambda: service_at(host, layout))
+            state = now.state if now is not None and now.is_alive else None
+            waited_s = time.monotonic() - began_s
+            if now is None or state is None or state.version != version_id:
+                if state is not None and state.fell_back is not None and state.is_news(before):
+                    raise _failed(host, layout, f"it fell back: {state.fell_back.why}")
+                if waited_s > _BEGINS_WITHIN_S:
+                    raise _failed(host, layout, "its unit did not start it")
+            elif state.state == "ready":
+                return now
+            elif state.last_end is not None and state.is_news(before):
+                raise _failed(host, layout, state.last_end.what)
+            elif state.state in ("failed", "stopped"):
+                raise _failed(host, layout, state.state)
+            step.update(waited_s, note="loading the model")
+            time.sleep(_LOOK_EVERY_S)
+
+
+def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
+    tail = log_tail(host, layout, _LOG_TAIL_BYTES).splitlines()[-_LOG_LINES:]
+    said = "".join(f"\n  {line}" for line in tail)
+    return RunError(
+        f"{host.name}: the service {layout.name} does not answer: {why}."
+        + (f" It wrote last:{said}" if said else " It wrote nothing."),
+        "Change the option that it names, or use a smaller model or context.",
+    )
+
+
+def log_tail(host: Host, layout: ServiceLayout, most_bytes: int) -> str:
+    """Return the end of a service's log, without control characters."""
+    log = quote(layout.log)
+    script = f"tail -c {most_bytes:d} {log}.1 2>/dev/null; tail -c {most_bytes:d} {log} 2>/dev/null"
+    done = with_retries(lambda: host.run(script))
+    return visible(done.stdout[-most_bytes:].decode("utf-8", "replace"))
+
+
+@contextmanager
+def reached(host: Host, record: ServiceVersion, port: int | None = None) -> Iterator[str]:
+    """Let this machine reach a service within the block, and yield its URL.
+
+    Args:
+        port: of the board's loopback; none for that of the record.
+    """
+    with host.forwarded(port or record.listening.port) as forward:
+        yield f"http://{LOOPBACK}:{forward.port}"
+
+
+def ask(
+    host: Host, record: ServiceVersion, key: str, progress: Progress, port: int | None = None
+) -> AnsweredSpeeds:
+    """Have every model of a service generate some tokens, and return how fast it did.
+
+    Raises:
+        RunError: one does not answer.
+    """
+    speeds = []
+    with reached(host, record, port) as url:
+        _check_keys(url, host.name)
+        for model in record.models:
+            with progress.step(f"Asking {model.alias} for {_TOKENS} tokens"):
+                speeds.append(_asked(url, key, model, host.name))
+    return AnsweredSpeeds(models=tuple(speeds))
+
+
+def _check_keys(url: str, board: str) -> None:
+    """Make sure that nobody is answered without a key.
+
+    Raises:
+        RunError: somebody is.
+    """
+    try:
+        answer = requests.get(f"{url}/v1/models", timeout=_ANSWERS_WITHIN_S, allow_redirects=False)
+    except requests.RequestException as error:
+        raise ConnectError(f"{board}: the service does not answer: {error}.") from error
+    if answer.status_code not in _REFUSED:
+        raise RunError(
+            f"{board}: the service answers without an API key (status {answer.status_code}).",
+            "Its file of keys may be empty: see armload service.keys.",
+        )
+
+
+def _asked(url: str, key: str, model: InstalledModel, board: str) -> AnsweredSpeed:
+    embeds = model.plan.embeddings is not None
+    dialect: Dialect = OpenAiEmbeddings() if embeds else OpenAi()
+    target = LoadTarget(url=url, api_key=key, model=model.alias, dialect=dialect, board=board)
+    words = {} if embeds else {"extra_body": {"cache_prompt": False}}
+    request = CompletionRequest(prompt=_PROMPT, max_tokens=_TOKENS, ignores_end=not embeds, **words)
+    times: list[float] = []
+    text = ""
+    for number in range(_REQUESTS):
+        record = answer_alone(target, request, _ANSWERS_WITHIN_S)
+        if record.outcome != "ok":
+            why = record.error or record.outcome
+            error = ConnectError if record.outcome == "refused" else RunError
+            raise error(f"{board}: {model.alias} does not answer: {why}.")
+        text = text if number else record.text
+        timings = record.timings
+        if timings and timings.generated_ms and (timings.generated_tokens or 0) > 1:
+            times.append(timings.generated_ms / 1e3 / (timings.generated_tokens or 1))
+    return AnsweredSpeed(model=model.alias, token_s=tuple(times), tokens=_TOKENS, text=text)

@@ -1,0 +1,267 @@
+"""What is done to services that are there: stopped, restarted, removed; their keys and logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+from armload.boards.board import Board
+from armload.boards.boot import boot_facts
+from armload.boards.connect import connect
+from armload.boards.host import Host
+from armload.core.errors import BoardError, ConnectError, UsageError
+from armload.core.progress import Progress
+from armload.core.shell import quote
+from armload.core.values import Value, visible
+from armload.deploy.lease import leased
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
+from armload.services.asking import log_tail, wait_until_ready
+from armload.services.folder import (
+    delete_folder,
+    end_trying,
+    new_api_key,
+    read_keys,
+    write_keys,
+)
+from armload.services.init_systems import choose
+from armload.services.installing import act, remove_unit
+from armload.services.listing import services_of
+from armload.services.reaching import (
+    ReachedService,
+    check_names,
+    forget_installed_key,
+    reached_service,
+)
+from armload.services.state import ServiceOnBoard, installed_service
+from armload.services.unit import UnitFacts
+from armload.services.users import hand_over
+from armload.services.version import ServiceLayout
+from armload.serving.listing import stop_service
+
+_FOLLOW_EVERY_S = 1.0
+_MOST_LOG_BYTES = 1 << 20
+
+
+class StoppedService(Value):
+    """A service that was stopped.
+
+    Attributes:
+        name: of an installed one; else the id of its run.
+        kind: how it was started.
+        models: what it served.
+        folder: on this machine, where its run was kept; none of an installed one.
+    """
+
+    board: str
+    name: str
+    kind: Literal["command", "detached", "installed"]
+    models: str
+    folder: Path | None = None
+
+
+class ChangedService(Value):
+    """An installed service that was restarted or removed."""
+
+    board: str
+    name: str
+    done: Literal["restarted", "removed"]
+    version: str | None
+
+
+class ServiceKeys(Value):
+    """The keys of a service.
+
+    Attributes:
+        names: of all, in their order.
+        added: the new key itself, shown this once; none where none was added.
+        revoked: names that no longer stand for a key.
+    """
+
+    board: str
+    name: str
+    names: tuple[str, ...]
+    added: str | None = None
+    revoked: tuple[str, ...] = ()
+
+
+def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> StoppedService:
+    """End a service of a board, however it was started.
+
+    Args:
+        name: of an installed one, or the beginning of a run's id; empty for the only one.
+        force: also one that another machine started.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    there = [each for each in services_of(board, progress) if each.is_running]
+    found = [
+        each
+        for each in there
+        if each.name == name or (each.kind != "installed" and each.name.startswith(name))
+    ] or ([] if name else there)
+    if not found:
+        called = f" named {name}" if name else ""
+        names = ", ".join(each.name for each in there)
+        raise UsageError(
+            f"{board.name} has no running service{called}.",
+            f"Running: {names}." if names else "Choose another board with --board.",
+        )
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found)
+        raise UsageError(f"{board.name} has several services: {names}.", "Choose one with --name.")
+    (one,) = found
+    if one.kind != "installed":
+        ended, folder = stop_service(board, progress, run=one.name, force=force)
+        return StoppedService(
+            board=board.name,
+            name=ended.id,
+            kind=one.kind,
+            models=ended.model.name,
+            folder=folder,
+        )
+    with reached_service(board, one.name, progress) as service:
+        act(service.host, *service.chosen, service.unit, "stop")
+    return StoppedService(board=board.name, name=one.name, kind="installed", models=one.models)
+
+
+def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
+    """Stop and start an installed service, and wait until it answers."""
+    with reached_service(board, name, progress) as service:
+        with leased(
+            *(service.host, board.workdir, progress),
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+        ):
+            act(service.host, *service.chosen, service.unit, "restart")
+            now = _restarted(service, progress)
+        return ChangedService(
+            board=board.name, name=now.name, done="restarted", version=now.version
+        )
+
+
+def _restarted(service: ReachedService, progress: Progress) -> ServiceOnBoard:
+    before = service.state.state
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        # What it noted before says nothing of the new start.
+        now = service.look().state
+        if now is not None and (before is None or now.pid != before.pid):
+            break
+        time.sleep(_FOLLOW_EVERY_S)
+    return wait_until_ready(service.host, service.layout, service.record.id, progress)
+
+
+def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
+    """Take an installed service away, with its unit, its user, its keys and its versions.
+
+    Programs and models stay for others; ``board.clean`` removes them when nothing uses them.
+    """
+    retry = Retry(unanswered_s=FIRST_ANSWER_S)
+    with closing(connect(board, progress)) as host:
+        found = with_retries(lambda: installed_service(host, board.workdir, name), retry)
+        layout = ServiceLayout(workdir=board.workdir, name=found.name)
+        with leased(
+            *(host, board.workdir, progress),
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+        ):
+            facts = boot_facts(host, board)
+            wanted = found.record.init if found.record else None
+            init = choose(facts, wanted, board.name)
+            user = found.record.user if found.record else None
+            unit = UnitFacts(name=found.name, folder=layout.folder, user=user)
+            end_trying(host, facts, layout)
+            remove_unit(host, facts, init, unit)
+            delete_folder(host, layout.folder)
+    forget_installed_key(board.name, found.name)
+    return ChangedService(board=board.name, name=found.name, done="removed", version=found.version)
+
+
+def change_keys(
+    board: Board, progress: Progress, *, name: str, add: Sequence[str], revoke: Sequence[str]
+) -> ServiceKeys:
+    """Add and revoke keys of an installed service, which is restarted then; or list their names.
+
+    Raises:
+        UsageError: no key has that name, one has it already, or none would be left.
+    """
+    with reached_service(board, name, progress) as service:
+        host, layout = service.host, service.layout
+        keys = list(read_keys(host, layout))
+        names = [each.name for each in keys]
+        for each in revoke:
+            if each not in names:
+                raise UsageError(
+                    f"{board.name}: the service {layout.name} has no key named {each}.",
+                    f"It has: {', '.join(names)}.",
+                )
+        new = [new_api_key(each) for each in add]
+        kept = [each for each in keys if each.name not in revoke] + new
+        check_names([each.name for each in kept], f"{board.name}, {layout.name}")
+        if not kept:
+            raise UsageError(
+                f"{board.name}: the service {layout.name} would have no key, and answer nobody.",
+                "Add another with --add in the same command, or stop it: armload service.stop "
+                f"--board {board.name} --name {layout.name}",
+            )
+        if new or revoke:
+            write_keys(host, layout, kept)
+            if service.unit.user:
+                hand_over(host, service.chosen.facts, service.unit)
+            # The server reads its keys when it starts.
+            if service.state.is_alive:
+                act(host, *service.chosen, service.unit, "restart")
+                _restarted(service, progress)
+        return ServiceKeys(
+            board=board.name,
+            name=layout.name,
+            names=tuple(each.name for each in kept),
+            added=new[0].key if new else None,
+            revoked=tuple(revoke),
+        )
+
+
+def recent_log(board: Board, progress: Progress, *, name: str, most_bytes: int) -> tuple[str, str]:
+    """Return the end of an installed service's log, and the service's name."""
+    with reached_service(board, name, progress) as service:
+        return log_tail(service.host, service.layout, most_bytes), service.layout.name
+
+
+def followed_log(board: Board, progress: Progress, *, name: str) -> Iterator[str]:
+    """Yield what an installed service logs from now on, until the caller stops.
+
+    A connection that drops is renewed; what came meanwhile is yielded then, as far as it is kept.
+    """
+    with closing(connect(board, progress)) as host:
+        retry = Retry(unanswered_s=FIRST_ANSWER_S)
+        found = with_retries(lambda: installed_service(host, board.workdir, name), retry)
+        log = ServiceLayout(workdir=board.workdir, name=found.name).log
+        at, inode = _size_of(host, str(log))
+        while True:
+            time.sleep(_FOLLOW_EVERY_S)
+            try:
+                size, now = _size_of(host, str(log))
+                if now != inode:
+                    at, inode = 0, now
+                if size <= at:
+                    continue
+                first = max(at, size - _MOST_LOG_BYTES)
+                done = host.run(f"tail -c +{first + 1:d} {quote(log)} | head -c {size - first:d}")
+                at = size
+            except ConnectError as error:
+                progress.say(f"{error.message} Waiting for the board.")
+                with_retries(lambda: host.run("true"))
+                continue
+            yield visible(done.stdout.decode("utf-8", "replace"))
+
+
+def _size_of(host: Host, path: str) -> tuple[int, str]:
+    """Return a file's size and what tells it from the one before it."""
+    words = host.run(f"ls -lin {quote(path)}").text.split()
+    if len(words) < 6 or not words[5].isdecimal():
+        raise BoardError(f"{host.name}: {path} cannot be read.", "Is the service installed?")
+    return int(words[5]), words[0]

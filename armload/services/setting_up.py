@@ -1,0 +1,280 @@
+"""Installing a service on a board: from its models to its first answer, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from armload.boards.board import Board, SshReach, VirtualReach
+from armload.boards.boot import BootFacts, boot_facts
+from armload.boards.connect import start
+from armload.boards.host import Host
+from armload.boards.trust import ssh_address
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.progress import Progress, Silent
+from armload.core.shell import join, render
+from armload.core.values import Value
+from armload.engines.engine import Settings
+from armload.engines.server import LOOPBACK, SERVER
+from armload.runs.request import Request
+from armload.runs.session import Session, leased_board, session
+from armload.services.asking import ask, wait_until_ready
+from armload.services.folder import (
+    ApiKey,
+    delete_folder,
+    new_api_key,
+    switch,
+    write_keys,
+    write_run,
+    write_speed,
+    write_version,
+)
+from armload.services.init_systems import InitSystem, choose
+from armload.services.installing import act, install_unit, remove_unit
+from armload.services.listening import WantedAddress, choose_listening
+from armload.services.making import MadeVersion, WantedService, make_version
+from armload.services.state import ServiceOnBoard, installed_services
+from armload.services.unit import UnitFacts, check_name, unit_name
+from armload.services.users import UserIds, ensure_user, hand_over, user_for
+from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
+
+FIRST_KEY = "first"
+
+
+class InstalledService(Value):
+    """A service that was installed or changed, and answers.
+
+    Attributes:
+        board: its name.
+        record: of the version in force.
+        key_names: of its keys.
+        keys_path: on the board.
+        forward: the command that forwards its port to this machine; empty for a board that is not
+            reached by SSH.
+        speeds: of its first answers.
+        notes: what is to be known of it, in sentences.
+    """
+
+    board: str
+    record: ServiceVersion
+    key_names: tuple[str, ...]
+    keys_path: str
+    forward: str
+    speeds: AnsweredSpeeds
+    notes: tuple[str, ...] = ()
+
+
+class BoardInit(NamedTuple):
+    """What starts services on a board, and what of it this login can use."""
+
+    facts: BootFacts
+    init: InitSystem
+
+
+@contextmanager
+def service_session(
+    request: Request, wanted: Sequence[str], cpus: Settings | None, progress: Progress
+) -> Iterator[Session]:
+    """Reach a board with llama-server built for it, or without where ``wanted`` is empty."""
+    settings = [cpus] if cpus else []
+    with session(request, wanted, progress, settings=settings) as where:
+        yield where
+
+
+def install(
+    request: Request,
+    wanted: WantedService,
+    progress: Progress,
+    *,
+    listen: WantedAddress | None,
+    wants_public: bool,
+    init: str | None,
+    keys: Sequence[ApiKey],
+    overwrite: bool,
+    key_kept: Callable[[str, ApiKey], object],
+) -> InstalledService:
+    """Install a service, start it, and wait for its first tokens.
+
+    Where that fails, nothing of it is left on the board but copied files.
+
+    Args:
+        init: what is to start it; none for the best that is there.
+        keys: empty for one that nobody guesses.
+        overwrite: a unit of that name that is not armload's, or was edited by hand.
+        key_kept: is called with the board's name and the first key once it lies there.
+
+    Raises:
+        UsageError: there is a service of that name, or it cannot listen as wanted.
+        BoardError: the board cannot start or hold it.
+        RunError: it does not answer; says why.
+    """
+    check_name(wanted.name)
+    plan = wanted.models[0].plan
+    cpus = Settings(cpus=plan.cpus, threads=plan.threads) if plan else None
+    keys = keys or (new_api_key(FIRST_KEY),)
+    with service_session(request, (SERVER,), cpus, progress) as where:
+        host, board = where.connection.host, where.connection.board
+        chosen = init_of(where, init)
+        there = installed_services(host, board.workdir)
+        refuse_existing(host, wanted.name, there)
+        with leased_board(where, progress):
+            layout = ServiceLayout(workdir=board.workdir, name=wanted.name)
+            there = installed_services(host, board.workdir)
+            refuse_existing(host, wanted.name, there)
+            if any(each.name == wanted.name for each in there):
+                progress.say(
+                    f"{host.name}: installing {wanted.name} was interrupted; beginning anew."
+                )
+                left = UnitFacts(name=wanted.name, folder=layout.folder)
+                undo(host, chosen, left, layout, progress)
+                there = installed_services(host, board.workdir)
+            listening = choose_listening(host, listen, ports_of(there), wants_public=wants_public)
+            bare = UnitFacts(
+                name=wanted.name,
+                folder=layout.folder,
+                user=user_for(chosen.facts, chosen.init, wanted.name).name,
+            )
+            try:
+                user, note = own_user(host, chosen, wanted.name)
+                made = make_version(
+                    *(where, wanted, listening, progress),
+                    init=chosen.init.name,
+                    user=user.name if user else None,
+                    ids=None if user is None or chosen.init.sets_user else user.ids,
+                )
+                unit = unit_of(layout, made.record)
+                write_version(host, layout, made.record.id, made.files)
+                write_keys(host, layout, keys)
+                write_run(host, layout, run_script(made, layout), made.supervise)
+                install_unit(host, *chosen, unit, overwrite=overwrite)
+                switch(host, layout, made.record.id)
+                if unit.user:
+                    hand_over(host, chosen.facts, unit)
+                act(host, *chosen, unit, "start")
+                wait_until_ready(host, layout, made.record.id, progress)
+                speeds = ask(host, made.record, keys[0].key, progress)
+                key_kept(board.name, keys[0])
+                write_speed(host, layout, made.record.id, speeds.model_dump_json())
+            except BaseException:
+                undo(host, chosen, bare, layout, progress)
+                raise
+    return InstalledService(
+        board=board.name,
+        record=made.record,
+        key_names=tuple(each.name for each in keys),
+        keys_path=str(layout.keys),
+        forward=_forward(board, made.record.listening.port),
+        speeds=speeds,
+        notes=(*made.notes, *([note] if note else [])),
+    )
+
+
+def _forward(board: Board, port: int) -> str:
+    """Return the command that forwards a port of a board's loopback to this machine."""
+    if isinstance(board.reach, SshReach):
+        address = ssh_address(board)
+    elif isinstance(board.reach, VirtualReach):
+        address = start(board, Silent())
+    else:
+        return ""
+    words = ["ssh", "-N", "-L", f"{port}:{LOOPBACK}:{port}"]
+    words += ["-p", str(address.port)] if address.port else []
+    words += ["-i", str(address.key)] if address.key else []
+    return join([*words, f"{address.user}@{address.host}" if address.user else address.host])
+
+
+def init_of(where: Session, wanted: str | None) -> BoardInit:
+    """Return what starts services on a board.
+
+    Raises:
+        BoardError: nothing does; says what would be needed.
+    """
+    board = where.connection.board
+    facts = boot_facts(where.connection.host, board)
+    return BoardInit(facts, choose(facts, wanted, board.name))
+
+
+class OwnUser(NamedTuple):
+    """A user of a service's own."""
+
+    name: str
+    ids: UserIds
+
+
+def own_user(host: Host, chosen: BoardInit, name: str) -> tuple[OwnUser | None, str]:
+    """Make a service's user where that can be; else return why it has none, as a sentence."""
+    found = user_for(chosen.facts, chosen.init, name)
+    note = f"{found.reason[:1].upper()}{found.reason[1:]}." if found.reason else ""
+    if found.name is None:
+        return None, note
+    return OwnUser(found.name, ensure_user(host, chosen.facts, found.name)), note
+
+
+def ports_of(there: Sequence[ServiceOnBoard]) -> dict[int, str]:
+    """Return the ports of a board's services, each with the service's name."""
+    return {each.record.listening.port: each.name for each in there if each.record}
+
+
+def refuse_existing(host: Host, name: str, there: Sequence[ServiceOnBoard]) -> None:
+    """Refuse a name that a service of the board has, unless installing that was interrupted."""
+    found = next((each for each in there if each.name == name), None)
+    if found is not None and found.is_complete:
+        raise UsageError(
+            f"{host.name} already has a service named {name}.",
+            f"Change it: armload service.update --board {host.name} --name {name}. "
+            "Or choose another --name.",
+        )
+
+
+def unit_of(layout: ServiceLayout, record: ServiceVersion) -> UnitFacts:
+    """Return what an init system is told of a service."""
+    weights = sum(each.forecast.weights_bytes for each in record.models)
+    limit = record.memory_limit_bytes
+    return UnitFacts(
+        name=layout.name,
+        description=f"{record.names}, served by armload",
+        folder=layout.folder,
+        user=record.user,
+        # Mapped weights count where a control group limits memory.
+        memory_max_bytes=None if limit is None else limit + weights,
+        is_public=record.listening.is_open,
+    )
+
+
+def run_script(made: MadeVersion, layout: ServiceLayout) -> str:
+    """Return what the board's init starts, and a person can run."""
+    values = {"supervise": made.supervise, "folder": layout.folder, "name": layout.name}
+    return render("service/run.sh.j2", values)
+
+
+def undo(
+    host: Host,
+    chosen: BoardInit,
+    unit: UnitFacts,
+    layout: ServiceLayout,
+    progress: Progress,
+) -> None:
+    """Take away what installing a service has left; what cannot be is said."""
+    try:
+        remove_unit(host, *chosen, unit)
+        delete_folder(host, layout.folder)
+    except ArmloadError as error:
+        progress.say(
+            f"{error.message} Remove what is left: armload service.remove --board {host.name} "
+            f"--name {layout.name}"
+        )
+
+
+def unit_words(record: ServiceVersion) -> str:
+    """Name what starts a service, for people."""
+    return f"{record.init} ({unit_name(record.service)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovedService:
+    """What was removed."""
+
+    board: str
+    name: str

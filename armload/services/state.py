@@ -1,0 +1,226 @@
+"""What a board says of its installed services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from armload.boards.host import Host
+from armload.core.errors import TransferError, UsageError
+from armload.core.shell import render
+from armload.core.values import Count, Value, parse_json, whole_number
+from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
+
+Condition = Literal["loading", "ready", "pausing", "stopped", "failed", "not running"]
+"""How a service is; the last: its supervisor does not run, such as before it was ever started."""
+
+
+class LastEnd(BaseModel):
+    """Why the server ended last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    what: str
+    at_s: float | None = None
+
+
+class FellBack(BaseModel):
+    """A version that was given up for the one before, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    from_: str = ""
+    why: str
+
+
+class SupervisorState(BaseModel):
+    """What the supervisor has noted last; times are in seconds since the boot.
+
+    A later supervisor may note more.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    state: Literal["loading", "ready", "pausing", "stopped", "failed"]
+    version: str = ""
+    pid: Count = 0
+    child: Count | None = None
+    boot_id: str = ""
+    started_s: float | None = None
+    ready_s: float | None = None
+    restarts: Count = 0
+    last_end: LastEnd | None = None
+    fell_back: FellBack | None = None
+    log_dropped_bytes: Count = 0
+    memory_bytes: Count | None = None
+
+    def is_news(self, before: SupervisorState | None) -> bool:
+        """Say whether the server has ended, or a version was given up, since another note."""
+        if before is None or before.pid != self.pid:
+            return True
+        return (before.last_end, before.fell_back) != (self.last_end, self.fell_back)
+
+
+class ServiceOnBoard(Value):
+    """An installed service, as its board tells.
+
+    Attributes:
+        name: of its folder.
+        version: in force; none where installing it was interrupted.
+        former: to which it can be rolled back.
+        trial: what it falls back to, while an update is not confirmed.
+        kept: ids of all versions there.
+        record: of the version in force; none where that cannot be read.
+        speed: of that version, right after it was started first.
+        state: as noted last; none before its first start.
+        is_alive: the supervisor runs now.
+        up_s: of the board.
+    """
+
+    name: str
+    version: str | None = None
+    former: str | None = None
+    trial: str | None = None
+    kept: tuple[str, ...] = ()
+    record: ServiceVersion | None = None
+    speed: AnsweredSpeeds | None = None
+    state: SupervisorState | None = None
+    is_alive: bool = False
+    up_s: Count
+
+    @property
+    def condition(self) -> Condition:
+        return self.state.state if self.state is not None and self.is_alive else "not running"
+
+    @property
+    def uptime_s(self) -> float | None:
+        """How long it has answered; none where it does not."""
+        if self.state is None or self.condition != "ready" or self.state.ready_s is None:
+            return None
+        return max(0.0, self.up_s - self.state.ready_s)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether installing it came to its end: its first version has answered."""
+        if self.version is None:
+            return False
+        return self.speed is not None or self.former is not None or len(self.kept) > 1
+
+    @property
+    def rollback(self) -> str | None:
+        """The version that a rollback puts in force; none where there is none."""
+        if self.former in self.kept and self.former != self.version:
+            return self.former
+        # The power failed between two notes of an earlier rollback.
+        others = sorted(each for each in self.kept if each != self.version)
+        return others[-1] if self.former is not None and others else None
+
+
+def installed_services(host: Host, workdir: PurePosixPath) -> tuple[ServiceOnBoard, ...]:
+    """Return a board's installed services, by name."""
+    return _services_in(host, services_folder(workdir))
+
+
+def service_at(host: Host, layout: ServiceLayout) -> ServiceOnBoard | None:
+    """Return the service in a folder; none where there is none."""
+    found = _services_in(host, layout.folder.parent)
+    return next((each for each in found if each.name == layout.folder.name), None)
+
+
+def _services_in(host: Host, folder: PurePosixPath) -> tuple[ServiceOnBoard, ...]:
+    script = render("service/tell.sh.j2", {"services": folder})
+    return parse_services(host.run(script).text.splitlines(), host.name)
+
+
+def installed_service(host: Host, workdir: PurePosixPath, name: str) -> ServiceOnBoard:
+    """Return one of a board's services.
+
+    Args:
+        name: empty for the only one.
+
+    Raises:
+        UsageError: there is no such service.
+    """
+    there = installed_services(host, workdir)
+    found = [each for each in there if not name or each.name == name]
+    names = ", ".join(each.name for each in there)
+    if len(found) > 1:
+        raise UsageError(f"{host.name} has several services: {names}.", "Choose one with --name.")
+    if not found:
+        called = f" named {name}" if name else ""
+        raise UsageError(
+            f"{host.name} has no installed service{called}.",
+            f"It has: {names}."
+            if names
+            else f"Install one: armload service.install --board {host.name} --model MODEL "
+            f"--name {name or 'NAME'}",
+        )
+    return found[0]
+
+
+def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
+    """Return the record of the version in force.
+
+    Raises:
+        TransferError: it cannot be read; says what to do.
+    """
+    if service.record is None:
+        raise TransferError(
+            f"{host.name}: the service {service.name} has no version in force whose record can be "
+            "read: installing it was interrupted, or its files were changed by hand.",
+            f"Remove it: armload service.remove --board {host.name} --name {service.name}",
+        )
+    return service.record
+
+
+def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoard, ...]:
+    """Read what a board tells of its services; what it cannot have written is left out."""
+    up_s = 0
+    found: list[dict[str, object]] = []
+    expected = ""
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "#up":
+            number = whole_number(rest.rpartition(" ")[2])
+            if number is None:
+                raise TransferError(f"{board_name}: cannot parse its uptime: {line[:200]!r}.")
+            up_s = number
+        elif word == "#service":
+            found.append({"name": rest, "kept": []})
+        elif not found:
+            continue
+        elif word in ("#version", "#former", "#trial"):
+            found[-1][word[1:]] = rest
+        elif word == "#kept":
+            kept = found[-1]["kept"]
+            assert isinstance(kept, list)  # noqa: S101
+            kept.append(rest)
+        elif word == "#alive":
+            found[-1]["is_alive"] = True
+        elif word in ("#state", "#service.json", "#speed.json"):
+            expected = word
+        elif line and expected:
+            found[-1][_FIELDS[expected]] = _document(expected, line)
+            expected = ""
+    return tuple(ServiceOnBoard.model_validate({**each, "up_s": up_s}) for each in found)
+
+
+_FIELDS = {"#state": "state", "#service.json": "record", "#speed.json": "speed"}
+
+
+def _document(kind: str, line: str) -> object:
+    try:
+        content = parse_json(line)
+        if kind == "#service.json":
+            return ServiceVersion.model_validate(content)
+        if kind == "#speed.json":
+            return AnsweredSpeeds.model_validate(content)
+        fell_back = content.get("fell_back")
+        if isinstance(fell_back, dict):
+            content["fell_back"] = {**fell_back, "from_": str(fell_back.pop("from", ""))}
+        return SupervisorState.model_validate(content)
+    except (ValidationError, ValueError, TypeError, AttributeError):
+        return None

@@ -86,7 +86,7 @@ def engine_name(source: str, commit: str) -> str:
     """
     known = _COMMIT.fullmatch(commit)
     if source.startswith(_DISTRIBUTED):
-        return f"{_DISTRIBUTED} {commit[:_SHORT_DIGITS]}".strip()
+        return source
     if known is None:
         return f"llama.cpp {commit}" if commit and not source else source
     number, digits = known[1] or known[3], (known[2] or "")[:_SHORT_DIGITS]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from armload.conversion.cached import Artifact, find_artifact, keep, part_in, place_of
 from armload.conversion.making import making_lock
 from armload.core.errors import DataError
-from armload.core.files import require_room
+from armload.core.files import require_room, sha256_of
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
+from armload.deploy.payload import Payload
+from armload.engines.distributed import ConvertedFiles
 from armload.models.distributed_llama import (
     DistributedModel,
     Stored,
@@ -22,7 +23,7 @@ from armload.models.distributed_llama import (
 )
 from armload.models.header import Header, Tensor, block_of
 from armload.models.model import Model, read_headers
-from armload.models.token_pieces import token_pieces, write_pieces, write_vocabulary
+from armload.models.token_pieces import end_tokens, token_pieces, write_pieces, write_vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,27 +36,7 @@ _CHUNK_ELEMENTS = 4 << 20
 _GENERATION = "1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConvertedModel:
-    """A model as distributed-llama reads it, in the cache.
-
-    Attributes:
-        facts: what it is, and how it can be shared.
-        weights, weights_sha256: its file.
-        pieces, pieces_sha256: the bytes of each token.
-        vocabulary, vocabulary_sha256: a GGUF file without tensors, of which llama.cpp tokenizes.
-    """
-
-    facts: DistributedModel
-    weights: Path
-    weights_sha256: str
-    pieces: Path
-    pieces_sha256: str
-    vocabulary: Path
-    vocabulary_sha256: str
-
-
-def convert(model: Model, progress: Progress) -> ConvertedModel:
+def converted_files(model: Model, progress: Progress) -> ConvertedFiles:
     """Return a GGUF model in distributed-llama's format; make it unless that is done.
 
     The weights are copied block by block, in bounded memory; norms and the embedding become 32-bit
@@ -73,14 +54,12 @@ def convert(model: Model, progress: Progress) -> ConvertedModel:
             made = find_artifact(place, progress) or _make(model, facts, header, place, progress)
     label = model.name.removesuffix(".gguf")
     pieces, vocabulary = place / f"{label}.pieces", place / f"{label}.vocabulary.gguf"
-    return ConvertedModel(
+    return ConvertedFiles(
         facts=facts,
-        weights=place / made.file,
-        weights_sha256=made.sha256,
-        pieces=pieces,
-        pieces_sha256=_sha256(pieces),
-        vocabulary=vocabulary,
-        vocabulary_sha256=_sha256(vocabulary),
+        weights=Payload.of_file(place / made.file, sha256=made.sha256, executable=False),
+        pieces=_payload(pieces),
+        vocabulary=_payload(vocabulary),
+        ends=end_tokens(model.path),
     )
 
 
@@ -99,8 +78,8 @@ def look_at(model: Model) -> tuple[DistributedModel, Header]:
     return distributed_model(model.path, header, frequencies), header
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _payload(path: Path) -> Payload:
+    return Payload.of_file(path, sha256=sha256_of(path), executable=False)
 
 
 def _make(

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armload.conversion.distributed import ConvertedModel, convert
+from armload.conversion.distributed import converted_files
 from armload.core.progress import Silent
+from armload.engines.distributed import ConvertedFiles
 from armload.engines.trace import Step, Trace, read_trace
 from armload.models.gguf import read_model
 from armload.models.synth import synthesise
@@ -43,7 +44,7 @@ class Ready:
     program: Path
     scorer: Path
     gguf: Path
-    model: ConvertedModel
+    model: ConvertedFiles
     prompt: Path
     folder: Path
 
@@ -61,14 +62,14 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
     synthesise(SHAPE, gguf, quantisation="Q4_0", seed=1, progress=Silent())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARMLOAD_CACHE", str(folder / "cache"))
-        model = convert(read_model(gguf), Silent())
+        model = converted_files(read_model(gguf), Silent())
     (folder / "key").write_text(KEY + "\n")
     return Ready(
         program=program.path,
         scorer=scorer.path,
         gguf=gguf,
         model=model,
-        prompt=written_prompt(scorer.path, model.vocabulary, TEXT, folder),
+        prompt=written_prompt(scorer.path, model.vocabulary.local, TEXT, folder),
         folder=folder,
     )
 
@@ -116,8 +117,8 @@ def _until_listening(worker: Worker) -> None:
 def _words(ready: Ready, workers: Sequence[Worker], *more: str) -> list[str]:
     addresses = [f"127.0.0.1:{each.port}" for each in workers]
     peers = ";".join(",".join(addresses[number:]) for number in range(1, len(addresses)))
-    words = [str(ready.program), "root", "--model", str(ready.model.weights)]
-    words += ["--prompt", str(ready.prompt), "--pieces", str(ready.model.pieces)]
+    words = [str(ready.program), "root", "--model", str(ready.model.weights.local)]
+    words += ["--prompt", str(ready.prompt), "--pieces", str(ready.model.pieces.local)]
     words += ["-n", str(NEW_TOKENS), "--context", "256", "--poll", "0", *more]
     if addresses:
         words += ["--workers", ",".join(addresses), "--key", str(ready.folder / "key")]
@@ -160,7 +161,8 @@ def expected(ready: Ready) -> np.ndarray:
     items, logits = ready.folder / "logits.jsonl", ready.folder / "llama.f32"
     item = {"id": "0", "kind": "logits", "prompt": TEXT, "positions": "all"}
     items.write_text(json.dumps(item) + "\n")
-    words = [ready.scorer, "-m", ready.gguf, "--items", items, "--logits", logits, "-c", "256"]
+    words = [str(ready.scorer), "-m", str(ready.gguf), "--items", str(items)]
+    words += ["--logits", str(logits), "-c", "256"]
     done = subprocess.run(words, capture_output=True, check=True)
     assert json.loads(done.stdout)["tokens"] == ready.tokens
     return _log_shares(logits, len(ready.tokens))

@@ -313,4 +313,4 @@ def test_distributed_llama_is_pinned_and_named_by_its_own_commit() -> None:
     source = distributed_source()
     assert project_of(source) == "distributed-llama"
     assert project_of(pinned_source()) == "llama.cpp"
-    assert engine_name(source.label, source.commit[:12]) == "distributed-llama 8d624a7b1"
+    assert engine_name(source.label, source.commit[:12]) == "distributed-llama 8d624a7"

@@ -12,7 +12,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
 from armload.conversion import distributed
-from armload.conversion.distributed import convert
+from armload.conversion.distributed import converted_files
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.models.distributed_llama import Stored
@@ -73,8 +73,8 @@ def _stored_at(stored: list[Stored], name: str) -> int:
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_block_of_the_matrices_is_copied_to_the_byte(name: str, tmp_path: Path) -> None:
     path = _made(SHAPES[name], tmp_path)
-    converted = convert(read_model(path), Silent())
-    content, tensors = converted.weights.read_bytes(), GGUFReader(path).tensors
+    converted = converted_files(read_model(path), Silent())
+    content, tensors = converted.weights.local.read_bytes(), GGUFReader(path).tensors
     magic, size_bytes = struct.unpack_from("<ii", content)
     assert (magic, len(content)) == (0xA00ABCD, converted.facts.file_bytes)
     stored, at = list(converted.facts.tensors()), size_bytes
@@ -90,12 +90,12 @@ def test_every_block_of_the_matrices_is_copied_to_the_byte(name: str, tmp_path: 
         assert found == wanted, each
         at += each.size_bytes
     assert at == len(content)
-    assert hashlib.sha256(content).hexdigest() == converted.weights_sha256
+    assert hashlib.sha256(content).hexdigest() == converted.weights.sha256
 
 
 def test_the_scaling_of_llama_3_follows_from_its_divisors(tmp_path: Path) -> None:
-    converted = convert(read_model(_made(SHAPES["scaled"], tmp_path)), Silent())
-    header = converted.weights.read_bytes()[
+    converted = converted_files(read_model(_made(SHAPES["scaled"], tmp_path)), Silent())
+    header = converted.weights.local.read_bytes()[
         : struct.unpack_from("<ii", converted.facts.header())[1]
     ]
     pairs = dict(struct.iter_unpack("<ii", header[8:]))
@@ -106,11 +106,13 @@ def test_an_output_matrix_of_another_type_is_quantised_and_nothing_else_is(tmp_p
     path = tmp_path / "mixed.gguf"
     wide = SMALL.model_copy(update={"width": 256, "feed_forward": 256})
     synthesise_like(wide, path, file_type="Q4_0", seed=1, progress=Silent())
-    converted = convert(read_model(path), Silent())
+    converted = converted_files(read_model(path), Silent())
     assert converted.facts.requantised == (("output.weight", "Q6_K"),)
     source = next(each for each in GGUFReader(path).tensors if each.name == "output.weight")
     size = tensor_bytes("Q4_0", (256 * 2048,))
-    blocks = np.frombuffer(converted.weights.read_bytes()[-size:], dtype=np.uint8).reshape(-1, 18)
+    blocks = np.frombuffer(converted.weights.local.read_bytes()[-size:], dtype=np.uint8).reshape(
+        -1, 18
+    )
     made = dequantize(blocks, GGMLQuantizationType.Q4_0).reshape(-1)
     exact = dequantize(source.data, source.tensor_type).reshape(-1)
     assert np.corrcoef(made, exact)[0, 1] > 0.99
@@ -120,20 +122,20 @@ def test_chunks_give_the_same_file_as_whole_tensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = read_model(_made(SHAPES["qwen3moe"], tmp_path))
-    whole = convert(model, Silent()).weights_sha256
+    whole = converted_files(model, Silent()).weights.sha256
     monkeypatch.setattr(distributed, "_CHUNK_ELEMENTS", 96)
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "another"))
-    assert convert(model, Silent()).weights_sha256 == whole
+    assert converted_files(model, Silent()).weights.sha256 == whole
 
 
 def test_a_model_is_converted_once_and_again_where_its_file_was_changed(tmp_path: Path) -> None:
     model = read_model(_made(SMALL, tmp_path))
-    first = convert(model, Silent())
-    written = first.weights.stat().st_mtime_ns
-    assert convert(model, Silent()).weights.stat().st_mtime_ns == written
-    first.weights.write_bytes(b"x")
-    assert convert(model, Silent()).weights_sha256 == first.weights_sha256
-    assert first.weights.stat().st_size == first.facts.file_bytes
+    first = converted_files(model, Silent())
+    written = first.weights.local.stat().st_mtime_ns
+    assert converted_files(model, Silent()).weights.local.stat().st_mtime_ns == written
+    first.weights.local.write_bytes(b"x")
+    assert converted_files(model, Silent()).weights.sha256 == first.weights.sha256
+    assert first.weights.local.stat().st_size == first.facts.file_bytes
 
 
 def test_an_interrupted_conversion_leaves_no_part(
@@ -146,7 +148,7 @@ def test_an_interrupted_conversion_leaves_no_part(
 
     monkeypatch.setattr(distributed._Weights, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        convert(model, Silent())
+        converted_files(model, Silent())
     assert not list((tmp_path / "cache").rglob("part"))
     assert not list((tmp_path / "cache").rglob("*.m"))
 
@@ -171,7 +173,7 @@ def test_what_it_cannot_compute_is_refused_with_the_reason(
 ) -> None:
     model = read_model(_made(SMALL.model_copy(update=change), tmp_path))
     with pytest.raises(UsageError, match=why) as caught:
-        convert(model, Silent())
+        converted_files(model, Silent())
     assert "--engine llama.cpp" in str(caught.value.remedy)
 
 
@@ -179,15 +181,15 @@ def test_other_types_are_refused_and_the_remedy_depends_on_what_the_model_has(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError, match="F16") as caught:
-        convert(read_model(_made(SMALL, tmp_path, "F16")), Silent())
+        converted_files(read_model(_made(SMALL, tmp_path, "F16")), Silent())
     assert "--type Q4_0" in caught.value.remedy
     with pytest.raises(UsageError, match="Q8_0") as caught:
-        convert(read_model(_made(SMALL, tmp_path, "Q8_0")), Silent())
+        converted_files(read_model(_made(SMALL, tmp_path, "Q8_0")), Silent())
     assert "--allow-requantize" in caught.value.remedy
 
 
 def test_nodes_that_cannot_share_a_model_are_refused_with_numbers_that_can(tmp_path: Path) -> None:
-    facts = convert(read_model(_made(SMALL, tmp_path)), Silent()).facts
+    facts = converted_files(read_model(_made(SMALL, tmp_path)), Silent()).facts
     facts.check_nodes(2)
     for nodes, why in ((3, "power of two"), (4, "2 key-value heads")):
         with pytest.raises(UsageError, match=why) as caught:
@@ -196,7 +198,7 @@ def test_nodes_that_cannot_share_a_model_are_refused_with_numbers_that_can(tmp_p
 
 
 def test_each_node_needs_less_memory_the_more_there_are(tmp_path: Path) -> None:
-    facts = convert(read_model(_made(SMALL, tmp_path)), Silent()).facts
+    facts = converted_files(read_model(_made(SMALL, tmp_path)), Silent()).facts
     (alone,) = facts.memory(1, 64, 32)
     root, worker = facts.memory(2, 64, 32)
     assert alone.total_bytes > root.total_bytes > worker.total_bytes

@@ -87,7 +87,7 @@ def _watched(run: Run) -> tuple[Work, Method]:
 
 _COMPARED_APART = frozenset(
     (
-        *("prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
+        *("engine", "prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
         *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
     )
 )

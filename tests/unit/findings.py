@@ -215,7 +215,7 @@ IDLE = IdleThreads(
     reads=StorageReads(time_share=0.08, bytes_per_token=3e6),
     switches_per_token=40,
 )
-SHARED = SharedLimit(
+SHARED_LAYERS = SharedLimit(
     token_s=0.1,
     parts=(
         PartTime(kind="member", board="a", token_s=0.08),
@@ -266,9 +266,9 @@ LIMITS: tuple[LimitFinding, ...] = (
     OtherProgram(busy_cores=1.2, cores=4, reads=StorageReads()),
     GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.1, alone_s=0.3),
     GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.2, alone_s=0.6),
-    SHARED,
-    SHARED.model_copy(update={"token_s": 0.15, "is_direct": True}),
-    SHARED.model_copy(
+    SHARED_LAYERS,
+    SHARED_LAYERS.model_copy(update={"token_s": 0.15, "is_direct": True}),
+    SHARED_LAYERS.model_copy(
         update={
             "parts": tuple(
                 PartTime(kind="member", board=board, token_s=time_s)
@@ -276,7 +276,7 @@ LIMITS: tuple[LimitFinding, ...] = (
             )
         }
     ),
-    SHARED.model_copy(update={"crowded": ("b",)}),
+    SHARED_LAYERS.model_copy(update={"crowded": ("b",)}),
     NothingDecoded(lacking="trace"),
     NothingDecoded(lacking="token times"),
     NothingDecoded(lacking="tokens"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from armload.conversion.cached import Artifact, find_artifact, keep, part_in, place_of
+from armload.conversion.cached import DISTRIBUTED, Artifact, find_artifact, keep, part_in, place_of
 from armload.conversion.making import making_lock
 from armload.core.errors import DataError
 from armload.core.files import require_room, sha256_of
@@ -28,9 +28,6 @@ from armload.models.token_pieces import end_tokens, token_pieces, write_pieces, 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-DISTRIBUTED = "distributed"
-"""Folder of the cache."""
 
 _CHUNK_ELEMENTS = 4 << 20
 _GENERATION = "1"
@@ -95,7 +92,10 @@ def _make(
     )
     require_room(place, facts.file_bytes, need, remedy)
     for name, kind in facts.requantised:
-        progress.say(f"{model.name}: {name} is quantised from {kind} to {facts.matrices}.")
+        progress.say(
+            f"{model.name}: {name} is quantised from {kind} to {facts.matrices}, the one type that "
+            "distributed-llama takes for all matrices; this costs accuracy."
+        )
     write_pieces(token_pieces(model.path, facts.vocabulary), place / f"{label}.pieces")
     write_vocabulary(model.path, place / f"{label}.vocabulary.gguf")
     part = part_in(place)

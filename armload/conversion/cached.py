@@ -93,12 +93,6 @@ def conversion_kinds() -> tuple[CacheKind, ...]:
     """Return what was made of models and lies in the cache."""
     return (
         CacheKind(
-            name=DISTRIBUTED,
-            what="models in distributed-llama's format",
-            again="converting again",
-            items=_items(DISTRIBUTED),
-        ),
-        CacheKind(
             name=QUANTISED,
             what="quantised models",
             again="quantising again",
@@ -109,6 +103,12 @@ def conversion_kinds() -> tuple[CacheKind, ...]:
             what="importance matrices of models",
             again="a pass of the calibration text through the model",
             items=_items(IMPORTANCE),
+        ),
+        CacheKind(
+            name=DISTRIBUTED,
+            what="models in distributed-llama's format",
+            again="converting again",
+            items=_items(DISTRIBUTED),
         ),
     )
 

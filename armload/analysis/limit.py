@@ -24,11 +24,12 @@ from armload.analysis.limit_findings import (
     LimitFinding,
     NothingDecoded,
     OtherProgram,
+    SharedLimit,
     StorageLimit,
     StorageReads,
     UnknownBandwidth,
 )
-from armload.analysis.members import ServerLoad, computed_s
+from armload.analysis.members import NodeTimes, ServerLoad, computed_s
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
@@ -76,6 +77,9 @@ def find_limit(
         if header is None:
             return NothingDecoded(lacking="trace")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
+    own = NodeTimes.of(header, steps)
+    if spread is not None and own is not None:
+        return _shared(decode, spread, own, servers)
     if spread is not None and header.threads is not None:
         first, *others = spread.shares
         token_s = median(step.duration_s for step in decode)
@@ -191,6 +195,22 @@ def _storage(
         held_bytes=streamed.held_bytes if streamed else None,
         weights_bytes=streamed.weights_bytes if streamed else None,
         model_bytes=model.size_bytes,
+    )
+
+
+def _shared(
+    decode: Sequence[Step], spread: Spread, own: NodeTimes, servers: Sequence[ServerLoad]
+) -> SharedLimit:
+    first = spread.shares[0].board
+    nodes = {first: own} | {each.board: each.node for each in servers if each.node is not None}
+    return SharedLimit(
+        token_s=median(step.duration_s for step in decode),
+        parts=tuple(
+            PartTime(kind="member", board=board, token_s=node.computing_s)
+            for board, node in nodes.items()
+        ),
+        crowded=tuple(board for board, node in nodes.items() if node.cpu_share < BUSY_FROM),
+        is_direct=spread.is_direct,
     )
 
 

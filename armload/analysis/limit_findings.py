@@ -20,6 +20,12 @@ FASTEST_QUANTISATION = "Q4_0"
 ROOM_TO_STAY = 0.8
 """Share of the free memory that a model may take and stay there."""
 
+SYNCHRONISING_FROM = 0.3
+"""Share of a token's time from which synchronisation is what limits."""
+
+SLOWER_FROM = 1.25
+"""How many times as long as the next one a board must compute to be the one that limits."""
+
 SLOWEST_BOARD_BYTES_PER_S = 1.5e9
 """No supported board's memory is slower; below this the memory can't be what limits."""
 
@@ -374,6 +380,78 @@ class GroupLimit(LimitFinding):
     @property
     def _longest(self) -> PartTime:
         return max(self.parts, key=lambda part: part.token_s)
+
+
+class SharedLimit(LimitFinding):
+    """Every board of a group computes its part of each layer, and waits for the others.
+
+    Attributes:
+        token_s: median.
+        parts: of it, what each board computed, the first one first; those whose trace is lost are
+            missing.
+        crowded: boards whose threads had a CPU for less of that than ``BUSY_FROM``.
+        is_direct: the boards reach each other without this machine.
+    """
+
+    kind: Literal["shared layers"] = "shared layers"
+    token_s: float
+    parts: tuple[PartTime, ...]
+    crowded: tuple[str, ...] = ()
+    is_direct: bool = False
+
+    @property
+    def synchronising_share(self) -> float:
+        """Of a token's time, what is left when the slowest board has computed."""
+        return max(0.0, 1 - self._slowest.token_s / self.token_s)
+
+    @property
+    def _slowest(self) -> PartTime:
+        return max(self.parts, key=lambda part: part.token_s)
+
+    @property
+    def _slow_board(self) -> str:
+        """The one board that the others wait for; empty where there is none."""
+        others = [part.token_s for part in self.parts if part is not self._slowest]
+        is_slow = bool(others) and self._slowest.token_s > SLOWER_FROM * max(others)
+        return self._slowest.board if is_slow else ""
+
+    @property
+    def _is_network(self) -> bool:
+        return self.synchronising_share >= SYNCHRONISING_FROM
+
+    def fact(self) -> str:
+        token, share = format_seconds(self.token_s), f"{self.synchronising_share:.0%}"
+        computed = ", ".join(f"{each.board} {format_seconds(each.token_s)}" for each in self.parts)
+        if self._is_network:
+            return (
+                f"Limited by the network: {share} of a token's {token} is synchronisation; "
+                f"computing took {computed}, all at once."
+            )
+        if self._slow_board:
+            return (
+                f"Limited by {self._slow_board}, for which the others wait: of {token} per token, "
+                f"computing took {computed}, all at once."
+            )
+        return (
+            f"Limited by compute: of {token} per token, computing took {computed}, all at once; "
+            f"{share} is synchronisation."
+        )
+
+    def advice(self) -> str:
+        if self.crowded:
+            return (
+                f"On {' and '.join(self.crowded)}, fewer cores are free than there are threads, "
+                "which all boards wait for: stop other programs there, or use fewer --threads."
+            )
+        if self._is_network:
+            return (
+                "Use a faster network, or fewer boards."
+                if self.is_direct
+                else "Set 'listen' in the group's file: the members then reach each other directly."
+            )
+        if self._slow_board:
+            return f"Check what slows {self._slow_board} down, or leave it out of the group."
+        return "More boards, if the model can be divided by their number, shorten this."
 
 
 def _each_pass(*, has_single_tokens: bool) -> str:

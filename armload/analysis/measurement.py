@@ -100,7 +100,7 @@ def _written_tokens(run: Run) -> int | None:
 
 _COMPARED_APART = frozenset(
     (
-        *("prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
+        *("engine", "prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
         *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
     )
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from statistics import median
 
+from armload.analysis.summary import generating
 from armload.core.values import Value
+from armload.engines.trace import Step, Trace
 
 LEAST_SAMPLES = 3
 """Samples within a time from which a member's CPU time in it is known: they are a second apart."""
@@ -54,18 +57,47 @@ def _cpu_at(samples: Sequence[MemberSample], at_s: float) -> float:
     return one.cpu_s + share * (other.cpu_s - one.cpu_s)
 
 
-class ServerLoad(Value):
-    """What an RPC server of a group computed with.
+class NodeTimes(Value):
+    """What a board that computed its part of every step did in a token's time.
 
     Attributes:
-        board: the member that it ran on.
-        threads: of the server.
+        computing_s: median of the time that it computed, without exchanging parts and waiting.
+        cpu_share: of that time, that its threads had a CPU.
+    """
+
+    computing_s: float
+    cpu_share: float
+
+    @classmethod
+    def of(cls, header: Trace | None, steps: Sequence[Step]) -> NodeTimes | None:
+        """Return it from a board's own trace; none where that says nothing of others."""
+        shared = [step for step in generating(steps) if step.sync_ns is not None]
+        computed = [(step, step.duration_s - (step.sync_ns or 0) / 1e9) for step in shared]
+        shares = [
+            step.cpu_ns / 1e9 / (computing_s * header.threads)
+            for step, computing_s in computed
+            if header is not None and header.threads and computing_s > 0
+        ]
+        if not shares:
+            return None
+        computing_s = median(time_s for _, time_s in computed)
+        return cls(computing_s=computing_s, cpu_share=min(1.0, median(shares)))
+
+
+class ServerLoad(Value):
+    """What computed for a group on a member.
+
+    Attributes:
+        board: the member.
+        threads: that it computed with.
         samples: of its CPU time.
+        node: what it did by its own trace; none where it wrote none.
     """
 
     board: str
     threads: int
     samples: tuple[MemberSample, ...]
+    node: NodeTimes | None = None
 
 
 def computed_s(server: ServerLoad, from_s: float, to_s: float) -> float | None:

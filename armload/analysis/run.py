@@ -13,7 +13,7 @@ from armload.analysis.device_clocks import ClockUse
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit_findings import Limit
-from armload.analysis.members import MemberSample
+from armload.analysis.members import MemberSample, NodeTimes
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import WithoutSpeculation
 from armload.analysis.summary import Summary
@@ -41,6 +41,7 @@ class Member(Value):
         clock_error_s: its samples are on the clock of the steps within this; none where that was
             not measured.
         samples: one a second; none without that.
+        node: what it did in a token's time by its own trace; none for an RPC server.
     """
 
     board: BoardRecord
@@ -53,6 +54,7 @@ class Member(Value):
     threads: int = 1
     clock_error_s: float | None = None
     samples: tuple[MemberSample, ...] = ()
+    node: NodeTimes | None = None
 
 
 class Run(Job):

@@ -9,6 +9,7 @@ from armload.analysis.run import Run
 from armload.bench.combination import Combination, programs_of
 from armload.core.progress import Progress
 from armload.engines.completion import Completion, settings_of
+from armload.engines.distributed import DistributedRun
 from armload.engines.job import SweepPoint
 from armload.runs.interruption import starts_anew
 from armload.runs.pipeline import Heard
@@ -28,7 +29,9 @@ class BenchBoard:
         self, board: EngineBoard, cells: Sequence[Combination], reference: Run | None
     ) -> None:
         self.name = board.where.board.name
-        self.engines: Sequence[Completion] = [cell.engine(board.where.binaries) for cell in cells]
+        self.engines: Sequence[Completion | DistributedRun] = [
+            cell.engine(board.where.binaries) for cell in cells
+        ]
         self._board = board
         self._reference = reference
         self._new = starts_anew(new=board.where.request.new)

@@ -6,8 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from armload.build.binary import Binary
+from armload.conversion.distributed import converted_files
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion
+from armload.engines.distributed import (
+    PROGRAMS,
+    ConvertedFiles,
+    DistributedRun,
+    check_supported,
+)
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
@@ -24,23 +31,29 @@ class Combination:
         model: that is measured.
         draft: that guesses tokens for it; none where the plan has none.
         plan: with its prompt.
+        converted: the model for distributed-llama; none where llama.cpp runs it.
     """
 
     model: Model
     draft: Model | None
     plan: Plan
+    converted: ConvertedFiles | None = None
 
     @property
-    def program(self) -> str:
-        return PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM
+    def programs(self) -> tuple[str, ...]:
+        if self.converted is not None:
+            return PROGRAMS
+        return (PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM,)
 
-    def engine(self, binaries: Mapping[str, Binary]) -> Completion:
+    def engine(self, binaries: Mapping[str, Binary]) -> Completion | DistributedRun:
         """Return what runs it.
 
         Raises:
             UsageError: a program does not know a model, or lacks an option.
         """
-        binary = binaries[self.program]
+        if self.converted is not None:
+            return DistributedRun(self.plan, binaries, self.model, self.converted)
+        binary = binaries[self.programs[0]]
         if self.plan.speculate is None:
             return Completion(self.plan, binary, self.model)
         return Speculation(self.plan, binary, self.model, self.draft)
@@ -49,11 +62,18 @@ class Combination:
 def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
     """Return a plan with its models; a draft model is made or downloaded when it is missing.
 
+    For distributed-llama, the model is converted.
+
     Raises:
         UsageError: the plan does not suit the model, the draft model has another vocabulary, or
             the model has no layers that predict further tokens.
         ArmloadError: as for ``model_called``.
     """
+    if plan.engine == "dllama":
+        check_supported(plan)
+        plan = whole_plan(plan, model)
+        files = converted_files(model, progress)
+        return Combination(model=model, draft=None, plan=plan, converted=files)
     draft = None
     if plan.speculate == MTP:
         check_predicts(model)
@@ -65,4 +85,4 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
 
 def programs_of(combinations: Iterable[Combination]) -> tuple[str, ...]:
     """Return the programs that they take, each once, sorted."""
-    return tuple(sorted({each.program for each in combinations}))
+    return tuple(sorted({program for each in combinations for program in each.programs}))

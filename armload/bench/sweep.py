@@ -22,6 +22,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.core.workspace import RUN_FILE, runs_folder, sweeps_folder
 from armload.engines.completion import Completion
+from armload.engines.distributed import DistributedRun
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.runs import store
@@ -98,7 +99,7 @@ class SweepEntry(Value):
 
 def new_sweep(
     boards: Sequence[str],
-    engines: Sequence[Completion],
+    engines: Sequence[Completion | DistributedRun],
     *,
     repeats: int,
     warmups: int,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Protocol
 
+from armload.build.archive import EngineProject
 from armload.build.compiler import Compiler
 from armload.build.environment import DECIDED, ccache_environment
 from armload.build.target import Target
@@ -22,7 +23,8 @@ class BuildRequest(Value):
         build_id: of all that decides the bytes of each program.
         target: the CPU.
         cpu_flags: for the engine's CPU library alone.
-        source: folder of llama.cpp.
+        engine: whose source it is.
+        source: folder of the engine.
         is_commit: it is one of many alike, which have most files in common.
         engine_commit: what the engine calls itself.
         groups: of the source's files that are compiled as one, as ``Archive`` has them.
@@ -35,6 +37,7 @@ class BuildRequest(Value):
     build_id: str
     target: Target
     cpu_flags: tuple[str, ...]
+    engine: EngineProject = "llama.cpp"
     source: Path
     engine_commit: str
     groups: tuple[str, ...] = ()
@@ -96,9 +99,9 @@ _FOUND_NOWHERE = (
 """CMake's switches that are off, or what a machine has installed would take part in a build."""
 
 
-def overlay_folder() -> Path:
-    """Return our CMake project, which includes llama.cpp's."""
-    return data_path("toolchains", "overlay")
+def overlay_folder(engine: EngineProject = "llama.cpp") -> Path:
+    """Return our CMake project, which compiles an engine's source."""
+    return data_path("toolchains", "overlay" if engine == "llama.cpp" else "dllama")
 
 
 def native_folder() -> Path:
@@ -118,7 +121,7 @@ def definitions(
     """Return CMake's variables for the overlay.
 
     Args:
-        source: where llama.cpp lies on the machine that compiles.
+        source: where the engine's source lies on the machine that compiles.
         native: where the trace's sources lie there.
         ccache: the program's path there; empty where there is none.
     """

@@ -11,6 +11,7 @@ from armload.core.values import Value
 
 _COMMIT = re.compile(r"(?:(b\d+)-)?([0-9a-f]{7,40})|(b\d+)")
 _SHORT_DIGITS = 9
+_DISTRIBUTED = "distributed-llama"
 
 
 class FeatureUse(Value):
@@ -84,6 +85,8 @@ def engine_name(source: str, commit: str) -> str:
         commit: as ``Binary`` has it; empty where it is unknown.
     """
     known = _COMMIT.fullmatch(commit)
+    if source.startswith(_DISTRIBUTED):
+        return source
     if known is None:
         return f"llama.cpp {commit}" if commit and not source else source
     number, digits = known[1] or known[3], (known[2] or "")[:_SHORT_DIGITS]

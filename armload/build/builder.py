@@ -35,7 +35,13 @@ from armload.build.record import (
     reported_version,
     write_record,
 )
-from armload.build.source import Source, engine_commit, known_architectures, pinned_source
+from armload.build.source import (
+    Source,
+    engine_commit,
+    known_architectures,
+    pinned_source,
+    project_of,
+)
 from armload.build.stripping import strip
 from armload.build.target import Target
 from armload.core.errors import BuildError, DataError
@@ -113,7 +119,8 @@ def is_compiled(target: Target) -> bool:
 def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
     # Our own files take part in a build, too.
     files = {}
-    for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
+    overlay = overlay_folder(project_of(source))
+    for part, folder in (("overlay", overlay), ("native", native_folder())):
         for path in own_files(folder):
             files[f"{part}/{path.relative_to(folder).as_posix()}"] = sha256_of(path)
     return Inputs(
@@ -177,7 +184,7 @@ class _Build:
     ) -> tuple[Binary, ...]:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
-        offered = programs_offered(folder)
+        offered = programs_offered(folder, project_of(self._source))
         names = programs_chosen(self._inputs.source_label, offered, wanted)
         there = [each for each in former.programs if each.is_whole(self._place)] if former else []
         kept = [each for each in there if not (rebuild and each.name in names)]
@@ -185,6 +192,7 @@ class _Build:
             build_id=self._inputs.build_id,
             target=self._inputs.target,
             cpu_flags=self._inputs.compiler_flags,
+            engine=project_of(self._source),
             source=folder,
             is_commit=isinstance(self._source, Commit),
             engine_commit=engine_commit(self._source, folder),

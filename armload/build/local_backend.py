@@ -240,7 +240,7 @@ def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: 
         # Settings of another installation of armload may be there.
         "--fresh",
         *("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_ninja()}"),
-        *("-S", str(overlay_folder()), "-B", str(tree)),
+        *("-S", str(overlay_folder(request.engine)), "-B", str(tree)),
         *(f"-D{name}={value}" for name, value in variables.items()),
     ]
 
@@ -276,7 +276,7 @@ class StepWeights:
 
     Args:
         outputs: of all steps, as ninja names them.
-        source: of llama.cpp.
+        source: of the engine.
         tree: that is built in.
     """
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from armload.build.archive import EngineProject
 from armload.build.binary import Binary
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
@@ -91,10 +92,12 @@ def _is_true(words: list[str], values: dict[str, str]) -> bool:
     return len(name) == 1 and (values.get(name[0], name[0]).upper() in _TRUE) != is_negated
 
 
-MAIN_PROGRAMS = ("llama-completion", "llama-cli")
-"""Programs that continue a prompt; the first that a source has is the one for measuring."""
 SCORER = "armload-score"
 """A program of armload's own, which is built beside llama.cpp's."""
+DLLAMA = "armload-dllama"
+"""A program of armload's own, with distributed-llama's code."""
+MAIN_PROGRAMS = ("llama-completion", "llama-cli")
+"""Programs that continue a prompt; the first that a source has is the one for measuring."""
 _OTHER_NAMES = {
     # Since December 2025 llama-cli is a chat; before, it was what llama-completion is now.
     "llama-completion": "llama-cli",
@@ -103,12 +106,14 @@ _OTHER_NAMES = {
 }
 
 
-def programs_offered(folder: Path) -> list[str]:
-    """Return the names of the programs that can be built from a llama.cpp folder, sorted.
+def programs_offered(folder: Path, engine: EngineProject = "llama.cpp") -> list[str]:
+    """Return the names of the programs that can be built from an engine's folder, sorted.
 
     Not among them are those that llama.cpp builds only with an option that is off in armload's
     builds, or on another platform.
     """
+    if engine == "distributed-llama":
+        return [DLLAMA]
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
     project = Project(folder, settings=overlay)
     theirs = [name for part in ("tools", BUILT_EXAMPLE) for name in project.executables(part)]
@@ -125,7 +130,7 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
         wanted: names; empty for the program that measuring needs.
     """
     if not wanted:
-        wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]
+        wanted = [program for program in (*MAIN_PROGRAMS, DLLAMA) if program in offered][:1]
         if not wanted:
             raise UsageError(
                 f"{source}: this llama.cpp has no program that continues a prompt "
@@ -144,7 +149,7 @@ def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
     if other in offered:
         return other
     raise UsageError(
-        f"The llama.cpp of {source} has no program {wanted!r}.",
+        f"{source} has no program {wanted!r}.",
         f"It has: {nearest_first(wanted, offered)}.",
     )
 

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from armload.build.archive import Archive
+from armload.build.archive import Archive, EngineProject
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
 from armload.build.git import git
@@ -24,6 +24,7 @@ from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
+_DISTRIBUTED = "distributed-llama"
 BUILT_EXAMPLE = "examples/speculative-simple"
 BUILT_PARTS = (
     "CMakeLists.txt",
@@ -39,7 +40,7 @@ BUILT_PARTS = (
     "tools",
     "vendor",
 )
-"""What of llama.cpp takes part in a build; the rest is tests, papers and Python."""
+"""What of an engine takes part in a build; the rest is tests, papers and Python."""
 
 
 class Folder(Value):
@@ -91,6 +92,16 @@ Source = Archive | Folder | Commit
 def pinned_source() -> Archive:
     """Read the pinned source, ``toolchains/sources/llama-cpp.yaml``."""
     return load_named(_KIND, _PINNED, Archive)
+
+
+def distributed_source() -> Archive:
+    """Read the pinned source of distributed-llama."""
+    return load_named(_KIND, _DISTRIBUTED, Archive)
+
+
+def project_of(source: Source) -> EngineProject:
+    """Say whose source it is; folders and repositories are llama.cpp's."""
+    return source.engine if isinstance(source, Archive) else "llama.cpp"
 
 
 def engine_of(binary: Binary) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
+from armload.build.archive import EngineProject
 from armload.build.backend import (
     BuildRequest,
     definitions,
@@ -53,15 +54,18 @@ from armload.deploy.space import ask_space
 from armload.deploy.transfer import push
 
 
-def pack(source: Path, archive: Path, progress: Progress) -> None:
+def pack(
+    source: Path, archive: Path, progress: Progress, engine: EngineProject = "llama.cpp"
+) -> None:
     """Write what a build takes to ``archive``: the same files give the same bytes.
 
-    It holds ``engine/`` (llama.cpp), ``overlay/`` (our CMake project) and ``native/`` (the
-    trace's sources).
+    It holds ``engine/`` (such as llama.cpp), ``overlay/`` (our CMake project) and ``native/``
+    (the trace's sources).
     """
+    overlay = overlay_folder(engine)
     files = [
         *(("engine", source, file) for file in _files(source)),
-        *(("overlay", overlay_folder(), file) for file in own_files(overlay_folder())),
+        *(("overlay", overlay, file) for file in own_files(overlay)),
         *(("native", native_folder(), file) for file in own_files(native_folder())),
     ]
     with (
@@ -198,7 +202,7 @@ class RemoteBackend:
 
     def _unpacked(self, request: BuildRequest, progress: Progress) -> PurePosixPath:
         archive = request.folder / "source.tar.gz"
-        pack(request.source, archive, progress)
+        pack(request.source, archive, progress, request.engine)
         sha256 = sha256_of(archive)
         parts = self._folder / "sources" / sha256[:_DIGITS]
         packed = parts.with_name(f"{parts.name}.tar.gz")

@@ -25,6 +25,15 @@ _KINDS: Mapping[str, str] = {
     "file": "a file",
 }
 """What a word may be that lacks its option; by what options take, the likeliest first."""
+_LLAMA_CPP_ALONE: Mapping[str, str] = {
+    "serve": ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
+    "own",
+    "load": ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
+    "own",
+    "eval": ": only its scorer answers a file of questions",
+    "tune": ", whose options it searches",
+}
+"""Why a verb has no other engine."""
 _FILES = {"--plan": (".yaml", ".yml"), "--data": (".json", ".jsonl")}
 
 
@@ -80,6 +89,9 @@ def unknown_option(wrong: str, verb: str, options: Collection[str]) -> UsageErro
             "llama-server divides its --ctx-size among its slots; --context is the size of each "
             "slot. "
         )
+    elif wrong == "--engine":
+        why = _LLAMA_CPP_ALONE.get(verb, "")
+        hint = f"{verb} runs llama.cpp{why}. To compare engines: bench --engine llama.cpp,dllama. "
     else:
         long = [each for each in options if each.startswith("--")]
         hint = did_you_mean(wrong, long) or _engine_option_meant(options)

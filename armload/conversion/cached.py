@@ -17,7 +17,7 @@ from armload.core.values import Value
 from armload.engines.quantise import Fallback
 from armload.models.model import cached_sha256
 
-QUANTISED, IMPORTANCE = "quantised", "importance"
+QUANTISED, IMPORTANCE, DISTRIBUTED = "quantised", "importance", "distributed"
 """Folders of the cache."""
 
 RECORD = "made.json"
@@ -90,7 +90,7 @@ def keep(place: Path, made: Artifact) -> None:
 
 
 def conversion_kinds() -> tuple[CacheKind, ...]:
-    """Return the quantised models and importance matrices in the cache."""
+    """Return what was made of models and lies in the cache."""
     return (
         CacheKind(
             name=QUANTISED,
@@ -103,6 +103,12 @@ def conversion_kinds() -> tuple[CacheKind, ...]:
             what="importance matrices of models",
             again="a pass of the calibration text through the model",
             read=lambda: _items(IMPORTANCE),
+        ),
+        CacheKind(
+            name=DISTRIBUTED,
+            what="models in distributed-llama's format",
+            again="converting again",
+            read=lambda: _items(DISTRIBUTED),
         ),
     )
 

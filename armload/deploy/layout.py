@@ -62,6 +62,11 @@ class Layout(Value):
         return self.workdir / "api-key"
 
     @property
+    def node_key(self) -> PurePosixPath:
+        """What the nodes of a run know one another by."""
+        return self.workdir / "node-key"
+
+    @property
     def rpc_tensors(self) -> PurePosixPath:
         """Where ggml's RPC server keeps tensors; it gives the folder its last name itself."""
         return self.workdir / _MODELS / "rpc"

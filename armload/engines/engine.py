@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Self
 
@@ -124,6 +124,26 @@ class MemoryNeed(Value):
         )
 
 
+class MemberRoom(Value):
+    """A member of a group, and the memory that a program may take there."""
+
+    board: str
+    available_bytes: int
+
+
+class WorkerPlan(Value):
+    """How what computes for the first member of a group is started on another one.
+
+    Attributes:
+        address, port: that it listens on.
+        threads: none for all cores that it may use.
+    """
+
+    address: str
+    port: int
+    threads: int | None = None
+
+
 class RunContext(Value):
     """A board as an engine meets it.
 
@@ -135,7 +155,9 @@ class RunContext(Value):
             cores, and the emulator where there is one.
         helpers: where armload's own programs for the board's shell lie.
         spread: over the members of a group; none on a board by itself.
-        servers: ``HOST:PORT`` of the members' RPC servers, as this board reaches them.
+        servers: ``HOST:PORT`` of what computes on the other members, as this board reaches them.
+        peers: of each of these, the same of those after it, as that one reaches them; empty where
+            they do not reach each other.
     """
 
     layout: Layout
@@ -145,6 +167,7 @@ class RunContext(Value):
     helpers: Mapping[str, PurePosixPath] = {}
     spread: Spread | None = None
     servers: tuple[str, ...] = ()
+    peers: tuple[tuple[str, ...], ...] = ()
 
     @property
     def most_threads(self) -> int | None:
@@ -201,6 +224,7 @@ class Engine(ABC):
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
         results: files that it makes in a run's folder, which are fetched however large they are.
         less_memory: what to do where the board has too little for it.
+        is_meshed: what computes for it on other members of a group needs to reach each other.
         is_service: it waits for requests until a person stops it. Only while it runs does it answer
             the same command, and the idle board before it is no part of what is measured.
     """
@@ -210,6 +234,7 @@ class Engine(ABC):
     helpers: ClassVar[tuple[str, ...]] = ()
     results: ClassVar[tuple[str, ...]] = ()
     less_memory: ClassVar[str] = LESS_MEMORY
+    is_meshed: ClassVar[bool] = False
     is_service: ClassVar[bool] = False
 
     @property
@@ -255,6 +280,23 @@ class Engine(ABC):
     @property
     def spreadable(self) -> Spreadable | None:
         """What members of a group can compute a part of; none for programs of one board."""
+        return None
+
+    def divided(self, members: Sequence[MemberRoom]) -> Spread | None:
+        """Divide the model itself between the first member and others.
+
+        Returns:
+            None where the parts follow from the members' memory and speed.
+
+        Raises:
+            UsageError, BoardError: it cannot be divided between these.
+        """
+        del members
+        return None
+
+    def worker(self, plan: WorkerPlan) -> Engine | None:
+        """Return what computes for it on another member; none for ggml's RPC server."""
+        del plan
         return None
 
     def simulation(self, context: RunContext) -> Simulation | None:

@@ -253,10 +253,15 @@ class Computation(OptionGroup):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
+EngineChoice = Literal["llama.cpp", "dllama"]
+"""What computes: llama.cpp, or distributed-llama, whose boards share every layer."""
+
+
 class Plan(Computation):
     """One run of the engine: plain continuation of a prompt.
 
     Attributes:
+        engine: what computes.
         prompt: the text to continue.
         prompt_tokens: length of a prompt of common words that is made for the model instead;
             its beginning-of-text token counts, where it has one.
@@ -280,6 +285,16 @@ class Plan(Computation):
         time_limit_s: the board ends the run after that long.
     """
 
+    engine: Annotated[
+        EngineChoice,
+        Option(
+            "llama.cpp, or dllama (distributed-llama), with which all boards of a group compute "
+            "every layer at once",
+            "LLAMA.CPP|DLLAMA",
+            several="commas",
+        ),
+        LEAVES,
+    ] = "llama.cpp"
     prompt: Annotated[
         PromptText,
         Option(

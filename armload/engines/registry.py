@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from armload.core.errors import DataError
 from armload.engines.completion import Completion
+from armload.engines.distributed import DistributedRun, DistributedWorker
 from armload.engines.engine import Engine
 from armload.engines.importance import Importance
 from armload.engines.quantise import Quantising
@@ -15,7 +16,7 @@ from armload.engines.watched.engine import WatchedProgram
 
 ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
-    RpcServer,
+    *(RpcServer, DistributedRun, DistributedWorker),
 )
 
 RESULTS = tuple(name for engine in ENGINES for name in engine.results)

@@ -12,12 +12,11 @@ from armload.build.binary import Binary
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
-from armload.core.values import Value
 from armload.deploy.compatibility import check_fit
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.engine import Engine, RunContext, Settings
+from armload.engines.engine import Engine, RunContext, Settings, WorkerPlan
 from armload.engines.job import Job, ModelRecord, RunSpec
 from armload.engines.model_program import binary_record
 from armload.engines.output import Output
@@ -25,19 +24,6 @@ from armload.engines.plan import LONGEST_RUN_S
 
 RPC_SERVER = "ggml-rpc-server"
 """The program; older releases call it ``rpc-server``."""
-
-
-class RpcServerPlan(Value):
-    """How a server is started.
-
-    Attributes:
-        address, port: that it listens on.
-        threads: none for all cores that it may use.
-    """
-
-    address: str
-    port: int
-    threads: int | None = None
 
 
 class RpcServer(Engine):
@@ -49,7 +35,7 @@ class RpcServer(Engine):
 
     name = RPC_SERVER
 
-    def __init__(self, plan: RpcServerPlan, binary: Binary) -> None:
+    def __init__(self, plan: WorkerPlan, binary: Binary) -> None:
         self.plan = plan
         self.binary = binary
 

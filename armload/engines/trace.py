@@ -124,6 +124,9 @@ class Step(Sensed):
             streamed weights.
         expert_bytes: of streamed experts, that this step used; each counts once.
         missed_bytes: of experts, that it read from storage.
+        sync_ns: where several boards compute each step, time that this one spent exchanging parts
+            of it and waiting for the others; none elsewhere, as the next two.
+        sent_bytes, received_bytes: to and from all other boards.
     """
 
     step: Count
@@ -145,6 +148,9 @@ class Step(Sensed):
     locked_bytes: Count | None = None
     expert_bytes: Count | None = None
     missed_bytes: Count | None = None
+    sync_ns: Count | None = None
+    sent_bytes: Count | None = None
+    received_bytes: Count | None = None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

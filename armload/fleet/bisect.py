@@ -246,7 +246,7 @@ class _Runner:
         request = self._where.request.model_copy(update={"ref": commit})
         try:
             if commit not in self._builds:
-                programs = (self._one.program,)
+                programs = self._one.programs
                 self._builds[commit] = built(request, programs, self._progress)
             binaries = self._builds[commit]
             engine = self._one.engine(binaries)

@@ -10,8 +10,10 @@ from pydantic import Field
 
 from armload.bench.combination import Combination
 from armload.build.binary import Binary
+from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
+from armload.engines.distributed import DistributedRun
 from armload.engines.plan import Plan
 from armload.engines.scorer import Scoring, ScoringPlan
 from armload.engines.speculation import Speculation
@@ -87,6 +89,11 @@ SentEngine = Annotated[SentCompletion | SentScoring, Field(discriminator="kind")
 
 def sent_engine(engine: BoardEngine, files: Files) -> SentEngine:
     """Return how a gateway is told of an engine, beside its program; add the files for it."""
+    if isinstance(engine, DistributedRun):
+        raise UsageError(
+            "--engine dllama cannot run through a gateway: its nodes are connected from here.",
+            "Omit --scheduler, or use --engine llama.cpp.",
+        )
     model = files.model(engine.model)
     if isinstance(engine, Scoring):
         timed = engine if isinstance(engine, TimedScoring) else None

@@ -62,18 +62,26 @@ class ValueReader:
         file: opened at its start.
         size_bytes: that it has.
         strings_of: the key whose array of strings is kept.
+        numbers_of: the key whose array of numbers is kept, however long.
 
     Attributes:
         at: the bytes that were read so far.
     """
 
     def __init__(
-        self, path: Path, file: BinaryIO, size_bytes: int, *, strings_of: str = ""
+        self,
+        path: Path,
+        file: BinaryIO,
+        size_bytes: int,
+        *,
+        strings_of: str = "",
+        numbers_of: str = "",
     ) -> None:
         self._path = path
         self._file = file
         self._size_bytes = size_bytes
         self._strings_of = strings_of
+        self._numbers_of = numbers_of
         self.at = 0
 
     def bytes_up_to(self, count: int) -> bytes:
@@ -127,7 +135,7 @@ class ValueReader:
             return Array(length=length)
         code = self._code(item_type, key)
         self.check_count(f"numbers in {key!r}", length, struct.calcsize(code))
-        if length > KEPT_ARRAY_ITEMS:
+        if length > KEPT_ARRAY_ITEMS and key != self._numbers_of:
             self._skip(length * struct.calcsize(code), key)
             return Array(length=length)
         packed = self._take(length * struct.calcsize(code))

@@ -95,11 +95,12 @@ def tensor_bytes(type_name: str, shape: Sequence[int]) -> int:
     return math.prod(shape) // elements * size_bytes
 
 
-def read_header(path: Path, *, strings_of: str = "") -> Header:
+def read_header(path: Path, *, strings_of: str = "", numbers_of: str = "") -> Header:
     """Read the header of a GGUF file, which may end before its last tensor does.
 
     Args:
         strings_of: the key whose array of strings is kept; of all others they are only counted.
+        numbers_of: the key whose array of numbers is kept, however long it is.
 
     Raises:
         DataError: no GGUF, an unsupported version or byte order, an impossible count, size
@@ -108,7 +109,7 @@ def read_header(path: Path, *, strings_of: str = "") -> Header:
     """
     with path.open("rb", buffering=1 << 16) as file:
         size_bytes = path.stat().st_size
-        values = ValueReader(path, file, size_bytes, strings_of=strings_of)
+        values = ValueReader(path, file, size_bytes, strings_of=strings_of, numbers_of=numbers_of)
         return _Parser(path, values, size_bytes).header()
 
 

@@ -202,7 +202,12 @@ def assemble(job: Job, folder: Path) -> Run:
                 spread=job.spread,
                 forecast=job.prediction.group if job.prediction else None,
                 servers=[
-                    ServerLoad(board=each.board.name, threads=each.threads, samples=each.samples)
+                    ServerLoad(
+                        board=each.board.name,
+                        threads=each.threads,
+                        samples=each.samples,
+                        node=each.node,
+                    )
                     for each in members
                 ],
                 device_clocks=around.device_clocks,

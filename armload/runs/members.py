@@ -8,16 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from armload.analysis.conditions_log import read_after
-from armload.analysis.members import ClockDifference, MemberSample
+from armload.analysis.members import ClockDifference, MemberSample, NodeTimes
 from armload.analysis.run import Member
 from armload.boards.conditions import Conditions
 from armload.boards.sensors import chosen_names, hottest, read_sensors
 from armload.core.values import Value, whole_number
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_exit_record, read_peaks
-from armload.deploy.layout import JOB_FILE
+from armload.deploy.layout import JOB_FILE, TRACE_FILE
 from armload.engines.job import Job
 from armload.engines.output import Memory
+from armload.engines.trace import read_trace
 
 LINK_FILE, SAMPLES_FILE = "link.json", "samples"
 
@@ -27,8 +28,9 @@ _TICKS_PER_S = 100
 _BROKEN_PIPE_STATUS = 128 + 13
 """Of SIGPIPE on Linux: llama.cpp sends to a server that has gone."""
 
-_SERVER_GONE = "Remote RPC server crashed"
-"""What ggml says of it before it aborts, where it was waiting for an answer (ggml-rpc.cpp)."""
+_OTHERS_GONE = ("Remote RPC server crashed", "armload-dllama: another node has gone")
+"""What ggml says of it before it aborts, where it was waiting for an answer (ggml-rpc.cpp), and
+what armload's program of distributed-llama says."""
 
 
 class Link(Value):
@@ -85,7 +87,8 @@ def _read(job: Job, folder: Path) -> Iterator[Member]:
                 exit=ended,
                 sent_bytes=link.sent_bytes,
                 received_bytes=link.received_bytes,
-                threads=whole_number(words.get("-t", "")) or 1,
+                threads=whole_number(words.get("-t", words.get("--threads", ""))) or 1,
+                node=NodeTimes.of(*read_trace(own / TRACE_FILE)),
                 clock_error_s=link.clock and link.clock.error_s,
                 samples=tuple(_samples(own, theirs.before, link.clock.ahead_s))
                 if link.clock
@@ -129,7 +132,7 @@ def with_lost_member(ended: Exit, members: Sequence[Member], folder: Path) -> Ex
                 remedy=member.exit.remedy or "Run it again.",
             )
     record = read_exit_record(folder)
-    is_cut_off = record is not None and _SERVER_GONE in record.stderr_end
+    is_cut_off = record is not None and any(each in record.stderr_end for each in _OTHERS_GONE)
     if members and (is_cut_off or ended.status == _BROKEN_PIPE_STATUS):
         return Exit(
             kind="member lost",

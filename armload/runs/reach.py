@@ -14,6 +14,7 @@ from armload.boards.group import members_of
 from armload.core.progress import Progress, Silent
 from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
+from armload.engines.distributed import DistributedRun
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -27,7 +28,7 @@ from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over
 
-BoardEngine = Completion | Scoring
+BoardEngine = Completion | DistributedRun | Scoring
 """What runs to its end by itself, with a model."""
 
 
@@ -133,11 +134,13 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
-        predictor = predictor_of(
-            *(self.where, engine.model, engine.continuation),
-            self._progress if warns else Silent(),
-            is_kept=engine.keeps_forecast,
-        )
+        predictor = None
+        if not isinstance(engine, DistributedRun):
+            predictor = predictor_of(
+                *(self.where, engine.model, engine.continuation),
+                self._progress if warns else Silent(),
+                is_kept=engine.keeps_forecast,
+            )
         run, _ = execute(
             *(self.where, engine, self._progress),
             new=new,
@@ -154,6 +157,8 @@ class ConnectedBoard:
         return predict_there(self.where, model, header, plan, self._progress, hits=hits)
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
+        if isinstance(engine, DistributedRun):
+            return None
         where, divided = self.where, None
         if where.group is not None:
             with leased_boards(where, self._progress):  # what is measured is kept for the run

@@ -24,9 +24,9 @@ from armload.deploy.heartbeat import heartbeat
 from armload.deploy.layout import JOB_FILE, STDERR_FILE, STDOUT_FILE, Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
-from armload.engines.engine import Engine, RunContext
+from armload.engines.engine import Engine, RunContext, WorkerPlan
 from armload.engines.job import Job
-from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
+from armload.engines.rpc_server import RPC_SERVER, RpcServer
 from armload.engines.spread import Spread
 from armload.runs.assemble import new_job
 from armload.runs.links import listening_address, reached, read_clocks
@@ -89,9 +89,11 @@ def rpc_servers(
     with ExitStack() as stack:
         servers: list[Server] = []
         endpoints = []
-        # For a part of every layer, the board itself needs a server, too, beside its program.
-        own = (session,) if spread is not None and spread.split == "tensor" else ()
-        for member in (*own, *session.other_members):
+        # For a part of every layer, the board itself needs an RPC server beside its program.
+        is_divided = spread is not None and spread.split == "tensor"
+        own = (session,) if is_divided and not engine.is_meshed else ()
+        running = (*own, *session.other_members)
+        for member in running:
             lease = None if member is session else leases[member.connection.board.name]
             server = _started(session, member, engine, lease, progress)
             stack.callback(server.end, None, progress)
@@ -103,14 +105,29 @@ def rpc_servers(
             )
             server.proxy = way.proxy
             endpoints.append(way.endpoint)
+        peers = _reaching_each_other(running, servers, stack) if engine.is_meshed else ()
         if spread is not None:
-            _tell(session, spread, progress)
+            _tell(session, engine, spread, progress)
         members = {each.connection.board.name: each for each in session.members}
         if servers:
             _compare_clocks(session, members, servers, progress)
-        yield RpcServers(
-            context.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
+        reach = {"servers": tuple(endpoints), "peers": peers}
+        yield RpcServers(context.model_copy(update={"spread": spread, **reach}), servers)
+
+
+def _reaching_each_other(
+    members: Sequence[Session], servers: Sequence[Server], stack: ExitStack
+) -> tuple[tuple[str, ...], ...]:
+    """Let each member reach those after it; return of each how it does."""
+    return tuple(
+        tuple(
+            stack.enter_context(
+                reached(*(member.connection, other.connection, other.plan.address, other.plan.port))
+            ).endpoint
+            for other in servers[number + 1 :]
         )
+        for number, member in enumerate(members)
+    )
 
 
 def _started(
@@ -119,15 +136,16 @@ def _started(
     host, board = member.connection.host, member.connection.board
     listen = session.group.listen if session.group is not None and member is not session else None
     address = listening_address(host, listen)
-    asked = engine.spreadable.threads if engine.spreadable else None
+    asked = engine.settings.threads
     most = member.found.conditions.usual_threads
     threads = asked if asked is not None and asked <= most else None
-    plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
-    server = RpcServer(plan, member.binaries[RPC_SERVER])
+    plan = WorkerPlan(address=address, port=free_port(host), threads=threads)
+    server = engine.worker(plan) or RpcServer(plan, member.binaries[RPC_SERVER])
     server.check(host, board, member.found, progress)
     prepared = put_ready(member, server, progress)
     layout = Layout(workdir=board.workdir)
-    prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
+    if isinstance(server, RpcServer):
+        prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
     job = new_job(server, board, prepared.context)
     folder = layout.run(job.id)
     set_off(member, server, prepared, job, folder, lease)
@@ -150,7 +168,7 @@ def _compare_clocks(
         progress.say(f"The members' clocks were not compared: {error.message}")
 
 
-def _tell(session: Session, spread: Spread, progress: Progress) -> None:
+def _tell(session: Session, engine: Engine, spread: Spread, progress: Progress) -> None:
     parts = ", ".join(f"{share.board} {share.layers}" for share in spread.shares)
     progress.say(
         f"{session.board.name}: layers are divided by memory and speed: {parts}."
@@ -158,9 +176,14 @@ def _tell(session: Session, spread: Spread, progress: Progress) -> None:
         else f"{session.board.name}: every layer is computed by all members."
     )
     if spread.is_direct:
+        risk = (
+            "can read what they exchange, which is not encrypted."
+            if engine.is_meshed
+            else "can use ggml's RPC servers, which have no authentication."
+        )
         progress.say(
             "The members reach each other directly. Until the run ends, anyone in their network "
-            "can use ggml's RPC servers, which have no authentication."
+            f"{risk}"
         )
     else:
         progress.say(
@@ -169,7 +192,7 @@ def _tell(session: Session, spread: Spread, progress: Progress) -> None:
 
 
 class Server:
-    """An RPC server on a board, which ends when this does not ask for it any more.
+    """What computes on another board, which ends when this does not ask for it any more.
 
     Attributes:
         connection: to its board.
@@ -179,7 +202,7 @@ class Server:
     """
 
     def __init__(
-        self, connection: Connection, plan: RpcServerPlan, job: Job, folder: PurePosixPath
+        self, connection: Connection, plan: WorkerPlan, job: Job, folder: PurePosixPath
     ) -> None:
         self.connection = connection
         self.plan = plan
@@ -213,10 +236,12 @@ class Server:
                     f"cat {join([self._folder / STDERR_FILE, self._folder / STDOUT_FILE])}"
                 ).text
                 said = last.strip().splitlines()[-1:] or ["it gave no reason"]
-                raise RunError(f"{name}: {RPC_SERVER} exited before it was ready: {said[0]}")
+                program = self._job.binary.program
+                raise RunError(f"{name}: {program} exited before it was ready: {said[0]}")
             time.sleep(_LOOK_EVERY_S)
         raise RunError(
-            f"{name}: {RPC_SERVER} is not listening on {self.plan.address}:{self.plan.port}."
+            f"{name}: {self._job.binary.program} is not listening on "
+            f"{self.plan.address}:{self.plan.port}."
         )
 
     def when_lost(self, lost: Callable[[], None]) -> None:
@@ -254,7 +279,8 @@ class Server:
                     write_whole(folder / CUT_FILE, now.cut.encode())
             delete_folders(host, [self._folder])
         except (ArmloadError, OSError) as error:
-            progress.say(f"{error} If {RPC_SERVER} still runs on {name}, it ends within a minute.")
+            program = self._job.binary.program
+            progress.say(f"{error} If {program} still runs on {name}, it ends within a minute.")
 
     def _note(self, folder: Path) -> None:
         write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())

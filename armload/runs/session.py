@@ -13,8 +13,8 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
 from armload.build.builder import build
-from armload.build.programs import by_names
-from armload.build.source import choose
+from armload.build.programs import DLLAMA, SCORER, by_names
+from armload.build.source import Source, choose, distributed_source
 from armload.build.target import load_target
 from armload.buildhost.choose import build_backend
 from armload.core.meanwhile import meanwhile
@@ -133,15 +133,16 @@ def session(
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
-    board, *others = group.boards if group else (load_board(request.board),)
+    boards = list(group.boards if group else (load_board(request.board),))
+    board = boards[0]
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
     needed = with_servers(programs, group)
-    source = choose(request.source, ref=request.ref, progress=progress) if needed else None
+    sources = _sources(needed, request, progress)
     with ExitStack() as stack:
         where = None
-        if source is not None:
+        if sources:
             where = stack.enter_context(
                 build_backend(on=request.on, compiler=request.compiler, progress=progress)
             )
@@ -151,14 +152,18 @@ def session(
         def compiled(progress: Progress) -> Mapping[str, Binary]:
             if not needed:
                 return {}
-            made = build(target, programs=needed, source=source, backend=where, progress=progress)
-            return by_names(needed, made)
+            ready: dict[str, Binary] = {}
+            for source, its in sources:
+                made = build(target, programs=its, source=source, backend=where, progress=progress)
+                ready |= by_names(its, made)
+            return ready
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
-            return [
+            found = [
                 _reached(each, settings if each is board else (), stack, progress)
-                for each in (board, *others)
+                for each in boards
             ]
+            return _largest_first(found) if needed and RPC_SERVER not in needed else found
 
         if programs and not request.on and is_off(board):
             # Its first start is mostly downloads, which leave the CPU to the compilers.
@@ -171,7 +176,7 @@ def session(
             ready = compiled(progress)
         yield Session(
             request=request,
-            main_board=board,
+            main_board=connection.board,
             connection=connection,
             found=found,
             binaries=ready,
@@ -206,9 +211,35 @@ def _reached(
     return connection, found
 
 
+def _largest_first(reached: list[tuple[Connection, Probe]]) -> list[tuple[Connection, Probe]]:
+    """Return the members of a group with the one first that has most memory."""
+    largest = max(reached, key=lambda each: each[1].conditions.memory_total_bytes)
+    return [largest, *(each for each in reached if each is not largest)]
+
+
 def with_servers(programs: Sequence[str], group: Group | None) -> Sequence[str]:
-    """Return programs with the one that a group's other members run; none where none is needed."""
-    return tuple(dict.fromkeys((*programs, RPC_SERVER))) if programs and group else programs
+    """Return programs with the one that a group's other members run; none where none is needed.
+
+    distributed-llama's other nodes run the same program as the first, which needs the scorer alone
+    beside it.
+    """
+    if not programs or group is None or {*programs} == {DLLAMA, SCORER}:
+        return programs
+    return tuple(dict.fromkeys((*programs, RPC_SERVER)))
+
+
+def _sources(
+    programs: Sequence[str], request: Request, progress: Progress
+) -> list[tuple[Source, tuple[str, ...]]]:
+    """Return the sources that programs are built from, with the programs."""
+    of_llama_cpp = tuple(program for program in programs if program != DLLAMA)
+    found: list[tuple[Source, tuple[str, ...]]] = []
+    if of_llama_cpp:
+        source = choose(request.source, ref=request.ref, progress=progress)
+        found.append((source, of_llama_cpp))
+    if DLLAMA in programs:
+        found.append((distributed_source(), (DLLAMA,)))
+    return found
 
 
 def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapping[str, Binary]:

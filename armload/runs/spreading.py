@@ -10,9 +10,10 @@ from armload.boards.board import is_group
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.deploy.rates import measured_rates
-from armload.engines.engine import Engine
+from armload.engines.engine import Engine, MemberRoom
 from armload.engines.plan import Plan
 from armload.engines.spread import Spread
+from armload.engines.weights import BoardMemory
 from armload.models.whole_header import whole_header
 from armload.runs.forecast_members import reached_members
 from armload.runs.group_forecast import GroupForecaster
@@ -36,10 +37,18 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
     """Divide an engine's model between a group's members; return none for a board by itself.
 
     The caller has the boards to itself.
+
+    Raises:
+        UsageError, BoardError: it cannot be divided between them, or fits on none of them.
     """
-    wanted, need = engine.spreadable, engine.memory
+    divided = engine.divided([_room(each) for each in session.members])
     if session.group is None:
         return None
+    is_direct = session.group.listen is not None
+    if divided is not None:
+        links = measured_links(session, progress)
+        return divided.model_copy(update={"is_direct": is_direct, "links": links})
+    wanted, need = engine.spreadable, engine.memory
     if wanted is None or need is None:
         raise UsageError(
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
@@ -56,8 +65,12 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
             progress.say(f"{session.group.name}: {found.chosen.reason}")
         return found
     found = spread(resources, layer_sizes(wanted.model.path), need, wanted.split or "layer")
-    is_direct = session.group.listen is not None
     return found.model_copy(update={"is_direct": is_direct, "links": links})
+
+
+def _room(member: Session) -> MemberRoom:
+    available_bytes = BoardMemory.of(member.found.conditions).available_bytes
+    return MemberRoom(board=member.connection.board.name, available_bytes=available_bytes)
 
 
 def measured_resources(session: Session, progress: Progress) -> list[MemberResources]:

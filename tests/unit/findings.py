@@ -16,6 +16,7 @@ from armload.analysis.limit_findings import (
     LimitFinding,
     NothingDecoded,
     OtherProgram,
+    SharedLimit,
     StorageLimit,
     StorageReads,
     UnknownBandwidth,
@@ -48,6 +49,7 @@ from armload.analysis.throttling import (
 )
 from armload.analysis.verdict import KeptFinding, LeaseLost, NotCold, StorageFull, Swapping, Verdict
 from armload.engines.job import Workstation
+from armload.engines.prediction import PartTime
 
 CC1 = BackgroundProcess(name="cc1", processes=1, cpu_s=9.3, share=0.93)
 KSWAPD = BackgroundProcess(name="kswapd0", processes=1, cpu_s=4, share=0.4, kernel=True)
@@ -230,6 +232,13 @@ IDLE = IdleThreads(
     reads=StorageReads(time_share=0.08, bytes_per_token=3e6),
     switches_per_token=40,
 )
+SHARED_LAYERS = SharedLimit(
+    token_s=0.1,
+    parts=(
+        PartTime(kind="member", board="a", token_s=0.08),
+        PartTime(kind="member", board="b", token_s=0.075),
+    ),
+)
 LIMITS: tuple[LimitFinding, ...] = (
     STORAGE,
     STORAGE.model_copy(update={"storage_rate": "measured", "memory_limit_bytes": 2 * 10**9}),
@@ -274,6 +283,17 @@ LIMITS: tuple[LimitFinding, ...] = (
     OtherProgram(busy_cores=1.2, cores=4, reads=StorageReads()),
     GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.1, alone_s=0.3),
     GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.2, alone_s=0.6),
+    SHARED_LAYERS,
+    SHARED_LAYERS.model_copy(update={"token_s": 0.15, "is_direct": True}),
+    SHARED_LAYERS.model_copy(
+        update={
+            "parts": tuple(
+                PartTime(kind="member", board=board, token_s=time_s)
+                for board, time_s in (("a", 0.08), ("b", 0.04))
+            )
+        }
+    ),
+    SHARED_LAYERS.model_copy(update={"crowded": ("b",)}),
     NothingDecoded(lacking="trace"),
     NothingDecoded(lacking="token times"),
     NothingDecoded(lacking="tokens"),

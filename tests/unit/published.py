@@ -15,7 +15,7 @@ from armload.analysis.device_clocks import ClockUse, TimeAtClock
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit import find_limit
-from armload.analysis.limit_findings import GroupLimit, Limit
+from armload.analysis.limit_findings import GroupLimit, Limit, SharedLimit
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation
@@ -219,6 +219,13 @@ def planted(run: Run, secret: Callable[[str], str], places: Sequence[Path] = ())
 def on_a_group(run: Run) -> Run:
     """Return the same run as if a group had limited it."""
     limit = GroupLimit(first="one", others=("other",), token_s=0.2, own_s=0.1, alone_s=None)
+    return run.model_copy(update={"limit": Limit.of(limit)})
+
+
+def on_boards_that_share_layers(run: Run) -> Run:
+    """Return the same run as if one of several boards had held the others up."""
+    part = PartTime(kind="member", board="one", token_s=0.1)
+    limit = SharedLimit(token_s=0.2, parts=(part,), crowded=("other",))
     return run.model_copy(update={"limit": Limit.of(limit)})
 
 

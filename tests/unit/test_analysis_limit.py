@@ -16,11 +16,12 @@ from armload.analysis.limit_findings import (
     Limit,
     LimitFinding,
     NothingDecoded,
+    SharedLimit,
     StorageLimit,
     StorageReads,
     UnknownBandwidth,
 )
-from armload.analysis.members import MemberSample, ServerLoad
+from armload.analysis.members import MemberSample, NodeTimes, ServerLoad
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Share, Spread
@@ -328,3 +329,50 @@ def test_of_a_group_it_is_told_which_member_or_connection_limits(
     assert sentence.startswith(
         f"Limited by {limited}: of 1.00 s per token, computing took a 100 ms, b "
     )
+
+
+def node(board: str, computing_s: float, cpu_share: float = 1.0) -> ServerLoad:
+    times = NodeTimes(computing_s=computing_s, cpu_share=cpu_share)
+    return ServerLoad(board=board, threads=2, samples=(), node=times)
+
+
+def shared_steps(*, computing_s: float, token_s: float = 0.1) -> list[Step]:
+    """Return steps of two threads that had a CPU while they computed."""
+    exchanged = {
+        "sync_ns": round((token_s - computing_s) * 1e9),
+        "sent_bytes": 10,
+        "received_bytes": 10,
+    }
+    busy = 2 * computing_s / token_s
+    steps = [step(n, duration_s=token_s, busy_threads=busy) for n in range(9)]
+    return [each.model_copy(update=exchanged) for each in steps]
+
+
+@pytest.mark.parametrize(
+    ("computing_s", "limited"),
+    [
+        ((0.05, 0.06), "Limited by the network: 40% of a token's 100 ms is synchronisation"),
+        ((0.08, 0.09), "Limited by compute: "),
+        ((0.05, 0.09), "Limited by b, for which the others wait: "),
+        ((0.09, 0.05), "Limited by a, for which the others wait: "),
+    ],
+)
+def test_of_boards_that_share_layers_it_is_told_what_all_of_them_wait_for(
+    computing_s: tuple[float, float], limited: str
+) -> None:
+    own_s, other_s = computing_s
+    limit = limit_of(
+        shared_steps(computing_s=own_s), spread=spread(100, 100), servers=[node("b", other_s)]
+    )
+    assert isinstance(limit, SharedLimit)
+    assert [part.token_s for part in limit.parts] == pytest.approx([own_s, other_s])
+    assert limit.crowded == ()
+    assert Limit.of(limit).sentence.startswith(limited)
+
+
+def test_a_board_with_fewer_free_cores_than_threads_is_named() -> None:
+    steps = shared_steps(computing_s=0.09)
+    limit = limit_of(steps, spread=spread(100, 100), servers=[node("b", 0.09, cpu_share=0.5)])
+    assert isinstance(limit, SharedLimit)
+    assert limit.crowded == ("b",)
+    assert "On b, fewer cores are free than there are threads" in Limit.of(limit).advice

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.archive import Archive, unpack, unpacked
+from armload.build.archive import Archive, digest_of, unpack, unpacked
 from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
+    distributed_source,
     engine_commit,
     engine_of,
     folder_source,
     pinned_source,
+    project_of,
 )
 from armload.core.errors import BuildError, DataError, UsageError
 from armload.core.files import sha256_of
@@ -105,14 +107,14 @@ def test_an_archive_has_no_refs(name: str) -> None:
 def test_what_is_no_source_is_answered_with_the_three_kinds(name: str) -> None:
     with pytest.raises(UsageError, match="--source ") as caught:
         choose(name, ref="", progress=Silent())
-    for kind in ("source file (llama-cpp", "a folder of llama.cpp", "a repository such as https"):
+    for kind in ("source file (", "a folder of llama.cpp", "a repository such as https"):
         assert kind in caught.value.remedy
 
 
 def test_the_nearest_source_file_comes_first() -> None:
     with pytest.raises(UsageError) as caught:
         choose("llama-cpp-2025", ref="", progress=Silent())
-    assert "(llama-cpp-2025-08, llama-cpp)" in caught.value.remedy
+    assert "(llama-cpp-2025-08, llama-cpp, " in caught.value.remedy
 
 
 def test_a_wrong_key_in_a_source_file_is_named(
@@ -265,3 +267,50 @@ def test_an_index_that_does_not_answer_is_one_clear_error(
     with pytest.raises(BuildError, match="Cannot fetch"):
         unpacked(pinned_source(), tmp_path / "place", Silent())
     assert list(tmp_path.iterdir()) == []
+
+
+def _at_address(path: Path, files: Path) -> Archive:
+    return Archive(
+        name="p",
+        engine="distributed-llama",
+        project="p",
+        version="1",
+        address="http://127.0.0.1:9/p.tar.gz",
+        sha256=digest_of(files),
+    )
+
+
+def test_an_archive_at_an_address_is_known_by_its_files(tmp_path: Path) -> None:
+    path = _archive(tmp_path / "p-1.tar.gz", {"p-1/src/x": "x", "p-1/README": "y"})
+    for name, text in (("src/x", "x"), ("README", "y")):
+        (tmp_path / "files" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "files" / name).write_text(text)
+    wanted = _at_address(path, tmp_path / "files")
+    found = unpacked(wanted, tmp_path / "place", Silent())
+    assert (found / "src" / "x").read_text() == "x"
+    assert not path.exists()
+
+
+def test_other_files_from_an_address_are_refused_and_deleted(tmp_path: Path) -> None:
+    path = _archive(tmp_path / "p-1.tar.gz", {"p-1/src/x": "other"})
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x").write_text("x")
+    wanted = _at_address(path, tmp_path / "files")
+    with pytest.raises(BuildError, match="not those of the pinned source"):
+        unpacked(wanted, tmp_path / "place", Silent())
+    assert not path.exists()
+    assert not (tmp_path / "place").exists()
+
+
+def test_an_address_that_does_not_answer_says_where_to_put_the_archive(tmp_path: Path) -> None:
+    wanted = _at_address(tmp_path, tmp_path)
+    with pytest.raises(BuildError, match="Cannot reach") as caught:
+        unpacked(wanted, tmp_path / "place", Silent())
+    assert str(tmp_path / "p-1.tar.gz") in caught.value.remedy
+
+
+def test_distributed_llama_is_pinned_and_named_by_its_own_commit() -> None:
+    source = distributed_source()
+    assert project_of(source) == "distributed-llama"
+    assert project_of(pinned_source()) == "llama.cpp"
+    assert engine_name(source.label, source.commit[:12]) == "distributed-llama 8d624a7"

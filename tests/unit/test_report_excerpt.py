@@ -35,6 +35,7 @@ from tests.unit.published import (
     fields_at,
     free_texts,
     on_a_group,
+    on_boards_that_share_layers,
     planted,
     records_in,
     talkative_run,
@@ -95,10 +96,10 @@ def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
     formed = {"Plan.cpus", "Plan.kv_type", "Plan.speculate"}  # are checked when a run is read
     formed |= {"Reader.lines", "Reader.optional_lines", "Reader.token"}
     formed |= {"Answer.after", "Answer.before", "Answer.skips"}
-    group = on_a_group(run)
-    found = fields_at(run, free_texts(run)) | fields_at(group, free_texts(group))
+    groups = (on_a_group(run), on_boards_that_share_layers(run))
+    found = {field for each in (run, *groups) for field in fields_at(each, free_texts(each))}
     assert text_fields() - formed <= found
-    assert leaked(group) == []
+    assert [leaked(group) for group in groups] == [[], []]
 
 
 def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
@@ -190,6 +191,7 @@ def test_what_makes_a_result_checkable_is_published() -> None:
 
 def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrote() -> None:
     unusual: dict[str, Any] = {
+        "engine": "dllama",
         "prompt": "a secret",
         "prompt_tokens": 64,
         "n_predict": 33,

@@ -171,6 +171,11 @@ void armload_trace_write(const struct armload_step * step) {
         length = armload_append(line, length, ",\"expert_bytes\":%" PRId64 ",\"missed_bytes\":%" PRId64,
             end->used_bytes - start->used_bytes, end->missed_bytes - start->missed_bytes);
     }
+    if (step->is_shared) {
+        length = armload_append(line, length,
+            ",\"sync_ns\":%" PRId64 ",\"sent_bytes\":%" PRId64 ",\"received_bytes\":%" PRId64,
+            step->sync_ns, step->sent_bytes, step->received_bytes);
+    }
     armload_trace_put(line, armload_append_sensors(line, length));
 }
 

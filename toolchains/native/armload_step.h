@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct armload_counters {
     int64_t time_ns;
     int64_t cpu_ns;
@@ -26,6 +30,10 @@ struct armload_step {
     int64_t                 accepted_tokens; // of those speculated before
     struct armload_counters start;
     struct armload_counters end;
+    bool                    is_shared; // other boards compute parts of it, and the next three count
+    int64_t                 sync_ns;   // that the computation took turns with theirs
+    int64_t                 sent_bytes;
+    int64_t                 received_bytes;
 };
 
 // Composes the trace's first line, once.
@@ -39,3 +47,7 @@ void armload_trace_write(const struct armload_step * step);
 
 // Writes what was accepted after a model's last step.
 void armload_trace_accepted(int32_t model, int64_t tokens);
+
+#ifdef __cplusplus
+}
+#endif

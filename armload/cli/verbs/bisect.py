@@ -91,6 +91,11 @@ def bisect(options: BisectOptions) -> Result:
         raise UsageError(
             f"--engine-args {options.engine_args}: {error}.", "Quote it as in a shell."
         ) from error
+    if options.engine != "llama.cpp":
+        raise UsageError(
+            f"--engine {options.engine}: bisect searches the commits of llama.cpp.",
+            "Remove --engine.",
+        )
     if options.text_differs:
         options = options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
     bisection = BisectionRequest(

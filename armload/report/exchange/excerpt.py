@@ -22,6 +22,7 @@ from armload.core.values import Leaves, Value
 from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
+from armload.engines.distributed import DistributedRun
 from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
@@ -35,7 +36,7 @@ EVERYTHING: tuple[Included, ...] = get_args(Included)
 
 _catalogue = cache(partial(load_shipped, HARDWARE, Hardware))
 
-_ENGINES = (Completion.name, WatchedProgram.name)
+_ENGINES = (Completion.name, DistributedRun.name, WatchedProgram.name)
 
 
 def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:

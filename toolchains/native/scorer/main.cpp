@@ -20,6 +20,7 @@ struct options {
     common_params engine; // in llama.cpp's own spelling; n_ctx is that of one sequence
     std::string   items;
     std::string   logits; // empty without --logits
+    bool          is_vocabulary = false; // the file need have no weights
 };
 
 static void print_usage(int, char ** argv) {
@@ -27,6 +28,7 @@ static void print_usage(int, char ** argv) {
            "  %s -m MODEL --items FILE [--logits FILE] [-c TOKENS] [-np ITEMS] [OPTIONS]\n\n"
            "  --items FILE     what to answer\n"
            "  --logits FILE    where items of the kind logits append theirs\n"
+           "  --vocab-only     load no weights, and answer items of the kind tokenize alone\n"
            "  -c TOKENS        context of each item\n"
            "  -np ITEMS        how many are answered at a time\n\n",
            argv[0]);
@@ -43,7 +45,9 @@ static options parse_options(int argc, char ** argv) {
     std::vector<char *> others = { argv[0] };
     for (int i = 1; i < argc; i++) {
         const std::string word = argv[i];
-        if (word != "--items" && word != "--logits") {
+        if (word == "--vocab-only") {
+            found.is_vocabulary = true;
+        } else if (word != "--items" && word != "--logits") {
             others.push_back(argv[i]);
         } else if (++i == argc) {
             refuse(("the file is missing after " + word).c_str());
@@ -185,6 +189,41 @@ class scorer {
     int                                bad_lines_ = 0;
 };
 
+// Returns whether every line was an item.
+bool tokenize_all(const options & wanted) {
+    llama_model_params settings = llama_model_default_params();
+    settings.vocab_only         = true;
+    const llama_model_ptr model(llama_model_load_from_file(wanted.engine.model.path.c_str(), settings));
+    if (!model) {
+        throw engine_error(wanted.engine.model.path + ": llama.cpp cannot load this vocabulary");
+    }
+    const vocabulary words(model.get());
+    answers          written;
+    item_lines       lines(wanted.items);
+    int              bad_lines = 0;
+    for (std::string line; lines.next(line);) {
+        if (line.empty()) {
+            continue;
+        }
+        try {
+            const item next = item::parse(line);
+            try {
+                if (next.kind() != "tokenize") {
+                    throw item_error("kind: without weights, it must be tokenize");
+                }
+                next.check_depth();
+                written.write(tokenization(next, words).outcome());
+            } catch (const item_error & error) {
+                written.write(refusal(next, error.what()));
+            }
+        } catch (const item_error & error) {
+            bad_lines++;
+            fprintf(stderr, "%s: %s\n", lines.place().c_str(), error.what());
+        }
+    }
+    return bad_lines == 0;
+}
+
 } // namespace
 
 int main(int argc, char ** argv) {
@@ -193,7 +232,8 @@ int main(int argc, char ** argv) {
     // Templates ask for the local date.
     setenv("TZ", "UTC0", 1);
     try {
-        return scorer(wanted).run() ? 0 : 1;
+        const bool is_whole = wanted.is_vocabulary ? tokenize_all(wanted) : scorer(wanted).run();
+        return is_whole ? 0 : 1;
     } catch (const std::exception & error) {
         fprintf(stderr, "armload-score: %s\n", error.what());
         return 1;

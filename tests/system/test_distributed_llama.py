@@ -1,0 +1,271 @@
+"""distributed-llama with armload's main: the logits of llama.cpp, on any number of nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armload.conversion.distributed import converted_files
+from armload.core.progress import Silent
+from armload.engines.distributed import ConvertedFiles
+from armload.engines.trace import Step, Trace, read_trace
+from armload.models.gguf import read_model
+from armload.models.synth import synthesise
+from tests.distributed import SHAPE, programs_for, written_prompt
+
+pytestmark = pytest.mark.build
+
+TEXT = "The people went out to see the river and the trees near the old house. " * 3
+KEY = "0" * 40
+NEW_TOKENS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What a test runs.
+
+    Attributes:
+        program, scorer: built for this machine.
+        gguf, model: the same one in two formats.
+        prompt: its tokens.
+        folder: for files.
+    """
+
+    program: Path
+    scorer: Path
+    gguf: Path
+    model: ConvertedFiles
+    prompt: Path
+    folder: Path
+
+    @property
+    def tokens(self) -> list[int]:
+        found: list[int] = json.loads(self.prompt.read_text())["tokens"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    folder = tmp_path_factory.mktemp("distributed")
+    program, scorer = programs_for("host")
+    gguf = folder / "model.gguf"
+    synthesise(SHAPE, gguf, quantisation="Q4_0", seed=1, progress=Silent())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARMLOAD_CACHE", str(folder / "cache"))
+        model = converted_files(read_model(gguf), Silent())
+    (folder / "key").write_text(KEY + "\n")
+    return Ready(
+        program=program.path,
+        scorer=scorer.path,
+        gguf=gguf,
+        model=model,
+        prompt=written_prompt(scorer.path, model.vocabulary.local, TEXT, folder),
+        folder=folder,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    process: subprocess.Popen[bytes]
+    port: int
+    trace: Path
+
+
+@contextmanager
+def _workers(ready: Ready, count: int, key: str = KEY) -> Iterator[list[Worker]]:
+    (ready.folder / "their-key").write_text(key + "\n")
+    found = []
+    try:
+        for number in range(count):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            trace = ready.folder / f"worker-{number}.jsonl"
+            trace.unlink(missing_ok=True)
+            words = [str(ready.program), "worker", "--host", "127.0.0.1", "--port", str(port)]
+            words += ["--key", str(ready.folder / "their-key"), "--poll", "0"]
+            process = subprocess.Popen(
+                words, env={**os.environ, "ARMLOAD_TRACE": str(trace)}, stderr=subprocess.PIPE
+            )
+            found.append(Worker(process=process, port=port, trace=trace))
+        for each in found:
+            _until_listening(each)
+        yield found
+    finally:
+        for each in found:
+            each.process.kill()
+            each.process.communicate()
+
+
+def _until_listening(worker: Worker) -> None:
+    for _ in range(200):
+        if f":{worker.port:04X} 00000000:0000 0A" in Path("/proc/net/tcp").read_text():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on {worker.port}")
+
+
+def _words(ready: Ready, workers: Sequence[Worker], *more: str) -> list[str]:
+    addresses = [f"127.0.0.1:{each.port}" for each in workers]
+    peers = ";".join(",".join(addresses[number:]) for number in range(1, len(addresses)))
+    words = [str(ready.program), "root", "--model", str(ready.model.weights.local)]
+    words += ["--prompt", str(ready.prompt), "--pieces", str(ready.model.pieces.local)]
+    words += ["-n", str(NEW_TOKENS), "--context", "256", "--poll", "0", *more]
+    if addresses:
+        words += ["--workers", ",".join(addresses), "--key", str(ready.folder / "key")]
+    return [*words, "--peers", peers] if peers else words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    status: int
+    text: str
+    log: str
+    header: Trace | None
+    steps: Sequence[Step]
+
+
+def _run(ready: Ready, workers: Sequence[Worker] = (), *more: str) -> Ended:
+    trace = ready.folder / "trace.jsonl"
+    done = subprocess.run(
+        _words(ready, workers, *more),
+        env={**os.environ, "ARMLOAD_TRACE": str(trace)},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    header, steps = read_trace(trace)
+    text, log = done.stdout.decode(), done.stderr.decode("utf-8", "replace")
+    return Ended(status=done.returncode, text=text, log=log, header=header, steps=steps)
+
+
+def _log_shares(path: Path, rows: int) -> np.ndarray:
+    logits = np.fromfile(path, dtype="<f4").reshape(rows, -1).astype(np.float64)
+    logits -= logits.max(axis=-1, keepdims=True)
+    shares: np.ndarray = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return shares
+
+
+@pytest.fixture(scope="module")
+def expected(ready: Ready) -> np.ndarray:
+    """llama.cpp's shares of the same weights."""
+    items, logits = ready.folder / "logits.jsonl", ready.folder / "llama.f32"
+    item = {"id": "0", "kind": "logits", "prompt": TEXT, "positions": "all"}
+    items.write_text(json.dumps(item) + "\n")
+    words = [str(ready.scorer), "-m", str(ready.gguf), "--items", str(items)]
+    words += ["--logits", str(logits), "-c", "256"]
+    done = subprocess.run(words, capture_output=True, check=True)
+    assert json.loads(done.stdout)["tokens"] == ready.tokens
+    return _log_shares(logits, len(ready.tokens))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_the_logits_are_those_of_llama_cpp_on_any_number_of_nodes(
+    nodes: int, ready: Ready, expected: np.ndarray
+) -> None:
+    logits = ready.folder / f"dllama-{nodes}.f32"
+    with _workers(ready, nodes - 1) as workers:
+        ended = _run(ready, workers, "--logits", str(logits))
+    assert ended.status == 0, ended.log
+    found = _log_shares(logits, len(ready.tokens))
+    divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()
+    same = (expected.argmax(axis=-1) == found.argmax(axis=-1)).mean()
+    assert divergence < 0.02
+    assert same > 0.85
+
+
+def test_steps_say_what_was_computed_and_what_was_exchanged_on_every_node(ready: Ready) -> None:
+    with _workers(ready, 1) as (worker,):
+        ended = _run(ready, [worker])
+        header, theirs = read_trace(worker.trace)
+    count = len(ready.tokens)
+    assert ended.header is not None
+    assert header is not None
+    assert ended.header.engine_commit == header.engine_commit == "8d624a7b1f9a"
+    assert sum(step.prompt_tokens for step in ended.steps) == count
+    assert sum(step.generated_tokens for step in ended.steps) == NEW_TOKENS - 1
+    assert len(theirs) == len(ended.steps)
+    for ours, other in zip(ended.steps, theirs, strict=True):
+        assert ours.tokens == other.tokens
+        assert ours.sync_ns is not None
+        assert 0 < ours.sync_ns < ours.end_ns - ours.start_ns
+        # With what is said before each step, and not of the same batch, a few bytes.
+        assert ours.received_bytes == other.sent_bytes
+        assert ours.sent_bytes == other.received_bytes
+    assert len(ended.text.split()) == NEW_TOKENS
+
+
+def test_one_node_has_nothing_to_synchronise(ready: Ready) -> None:
+    assert {step.sync_ns for step in _run(ready).steps} == {None}
+
+
+def test_strangers_are_hung_up_on_and_the_run_goes_on(ready: Ready) -> None:
+    with _workers(ready, 1) as (worker,):
+        with socket.create_connection(("127.0.0.1", worker.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(400))
+            stranger.settimeout(20)
+            with suppress(ConnectionError):
+                assert stranger.recv(1) == b""
+        ended = _run(ready, [worker])
+    assert ended.status == 0, ended.log
+
+
+def test_a_worker_with_another_key_takes_no_part(ready: Ready) -> None:
+    with _workers(ready, 1, key="1" * 40) as (worker,):
+        process = subprocess.Popen(
+            _words(ready, [worker]), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        time.sleep(2)
+        assert process.poll() is None  # it asks again, and gets no answer
+        process.kill()
+        text, _ = process.communicate()
+    assert text == b""
+
+
+def test_a_node_that_is_killed_ends_the_root_with_a_word(ready: Ready) -> None:
+    with _workers(ready, 1) as (worker,):
+        process = subprocess.Popen(
+            [*_words(ready, [worker]), "-n", "150"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stdout.read(1)  # it generates
+        worker.process.kill()
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"another node has gone" in log
+
+
+def test_a_worker_whose_root_has_gone_waits_without_work(ready: Ready) -> None:
+    with _workers(ready, 1) as (worker,):
+        process = subprocess.Popen(
+            [*_words(ready, [worker]), "-n", "150"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        process.kill()
+        process.communicate()
+        assert worker.process.stderr is not None
+        assert b"another node has gone" in worker.process.stderr.readline()
+        assert worker.process.poll() is None
+
+
+def test_a_prompt_or_tokens_of_another_model_are_refused(ready: Ready, tmp_path: Path) -> None:
+    (tmp_path / "prompt").write_text('{"tokens":[1,2048]}\n')
+    ended = _run(ready, (), "--prompt", str(tmp_path / "prompt"))
+    assert (ended.status, ended.text) == (2, "")
+    assert "not of this model" in ended.log
+    (tmp_path / "pieces").write_bytes(bytes(4))
+    assert _run(ready, (), "--pieces", str(tmp_path / "pieces")).status == 2

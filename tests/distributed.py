@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from pathlib import Path
 
 from armload.build.binary import Binary
@@ -39,19 +41,22 @@ def provide_source() -> None:
         shutil.copyfile(shared(ARCHIVE), place / ARCHIVE)
 
 
-def programs_for(target: str) -> tuple[Binary, Binary]:
-    """Return distributed-llama's program and the scorer for a target."""
+def engine_for(target: str) -> Binary:
+    """Return distributed-llama's program for a target."""
     provide_source()
     (engine,) = build(load_target(target), programs=(DLLAMA,), source=distributed_source())
+    return engine
+
+
+def programs_for(target: str) -> tuple[Binary, Binary]:
+    """Return distributed-llama's program and the scorer for a target."""
+    engine = engine_for(target)
     (scorer,) = build(load_target(target), programs=(SCORER,))
     return engine, scorer
 
 
 def written_prompt(scorer: Path, vocabulary: Path, text: str, folder: Path) -> Path:
     """Tokenize a text with the scorer; return the file of its answer."""
-    import json
-    import subprocess
-
     items, prompt = folder / "items.jsonl", folder / "prompt.jsonl"
     items.write_text(json.dumps({"id": "0", "kind": "tokenize", "text": text}) + "\n")
     words = [str(scorer), "-m", str(vocabulary), "--vocab-only", "--items", str(items)]

@@ -50,6 +50,10 @@ from armload.core.locks import locked, locked_now
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import compiling_folder
 
+_DISTRIBUTED_KERNELS = ("asimddp",)
+"""CPU features that distributed-llama's kernels use where the compiler may
+(``src/nn/nn-cpu-ops.cpp``)."""
+
 
 def build(
     target: Target,
@@ -251,6 +255,15 @@ class _Build:
                 said = f"not identical to the one {prebuilt}, which had {former.sha256}"
             self._progress.say(f"{program.name} was compiled: SHA-256 {program.sha256}, {said}.")
 
+    @property
+    def _with_kernels(self) -> Target:
+        """The target, of whose features the program must use those that its engine has code for."""
+        target = self._inputs.target
+        if project_of(self._source) == "llama.cpp":
+            return target
+        used = tuple(each for each in target.must_use if each in _DISTRIBUTED_KERNELS)
+        return target.model_copy(update={"must_use": used})
+
     def _made(self, name: str, linked: Path, started: float) -> Program:
         """Strip a program, which lies in the build's folder then, and make sure that it fits."""
         path = self._place / name
@@ -259,7 +272,7 @@ class _Build:
             # The symbols, which tell more of the code, go with the stripping.
             features = inspect(linked).features
             inspection = inspect(path).model_copy(update={"features": features})
-            check(inspection, self._inputs.target)
+            check(inspection, self._with_kernels)
             linked.unlink()
             return Program(
                 name=name,

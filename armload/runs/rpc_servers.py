@@ -136,7 +136,8 @@ def _started(
     host, board = member.connection.host, member.connection.board
     listen = session.group.listen if session.group is not None and member is not session else None
     address = listening_address(host, listen)
-    asked = engine.settings.threads
+    divisible = engine.spreadable
+    asked = divisible.threads if divisible else engine.settings.threads
     most = member.found.conditions.usual_threads
     threads = asked if asked is not None and asked <= most else None
     plan = WorkerPlan(address=address, port=free_port(host), threads=threads)

@@ -21,13 +21,23 @@ from armload.engines.distributed import ConvertedFiles
 from armload.engines.trace import Step, Trace, read_trace
 from armload.models.gguf import read_model
 from armload.models.synth import synthesise
-from tests.distributed import SHAPE, programs_for, written_prompt
+from tests.distributed import SHAPE, engine_for, programs_for, written_prompt
 
 pytestmark = pytest.mark.build
 
 TEXT = "The people went out to see the river and the trees near the old house. " * 3
 KEY = "0" * 40
 NEW_TOKENS = 12
+
+
+@pytest.mark.exhaustive(covers=["toolchains", "armload/build"])
+@pytest.mark.parametrize("target", ["rpi4", "graviton3"])
+def test_it_is_built_for_cpus_without_dot_products_and_with_more_than_it_has_kernels_for(
+    target: str,
+) -> None:
+    engine = engine_for(target)
+    used = {use.feature for use in engine.features if not use.guarded}
+    assert ("asimddp" in used) == (target == "graviton3")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,7 +116,9 @@ def write_version(
     versions = layout.version(version_id).parent
     part = versions / f".{version_id}.part"
     folders = sorted({part, *((part / name).parent for name in files)})
-    done = host.run(join(["rm", "-rf", part]) + " && " + join(["mkdir", "-p", *folders]))
+    # An interrupted command, whose lease is over, may have left parts of other versions.
+    left = f"rm -rf {quote(versions)}/.*.part"
+    done = host.run(f"{left} && {join(['mkdir', '-p', *folders])}")
     if done.status != 0:
         complaint = f"{layout.folder} cannot be made"
         raise refusal(host, versions, complaint, reason(done.stderr), layout.workdir)

@@ -146,6 +146,7 @@ def installed_view(done: InstalledService) -> RenderableType:
         *(("model", _model_words(each)) for each in record.models),
         *(("speed", _speed_words(each)) for each in done.speeds.models if each.token_s),
         ("by hand", whole(f"on the board: {done.keys_path.removesuffix('keys')}run")),
+        ("talk", whole(f"armload chat --board {board} --service {record.service}")),
         ("watch", whole(f"armload service.status --board {board}")),
     ]
     if not is_open and done.forward:

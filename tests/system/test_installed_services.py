@@ -19,6 +19,7 @@ from armload.boards.board import load_board
 from armload.core.progress import Silent
 from armload.services.asking import reached
 from armload.services.reaching import ReachedService, key_of, reached_service
+from tests.command_line import BIN
 from tests.person import Person
 from tests.system.serving import in_place_of
 from tests.waiting import wait_until
@@ -206,6 +207,24 @@ def test_a_load_measures_it_and_says_that_it_was_not_alone(
     load = json.loads(done.stdout)
     assert (load["installed"], load["board"]) == (NAME, "mine")
     assert load["points"][0]["metrics"]["ok"] == 2
+
+
+def test_a_person_talks_to_it(ann: Person, tutor: dict[str, Any]) -> None:
+    del tutor
+    done = subprocess.run(
+        [str(BIN / "armload"), "chat", "--board", "mine", "--n-predict", "4", "--json"],
+        cwd=ann.folder,
+        env=ann.environment,
+        input="Once",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    assert said["outcome"] == "ok"
+    assert said["answer"]
+    assert answers(ann)  # it has not ended with the conversation
 
 
 def cut_power_during(person: Person, delay_s: float, *words: str) -> None:

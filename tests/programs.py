@@ -102,7 +102,7 @@ def traced(folder: Path, code: str, name: str) -> Path:
         [
             *(*any_cpu_compiler(machine_architecture()), "-std=gnu11", f"-I{native}"),
             *('-DARMLOAD_ENGINE_COMMIT="abc"', folder / f"{name}.c", folder / "weights.c"),
-            *(native / f"armload_{part}.c" for part in ("step", "trace_file")),
+            *(native / f"armload_{part}.c" for part in ("environment", "step", "trace_file")),
             *("-o", folder / name),
         ],
         check=True,

@@ -156,7 +156,7 @@ def _write_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("CMakeLists.txt", PROJECT), ("part.cpp", PART), ("small.c", SMALL)):
         (project / name).write_text(text)
     for module in (local_backend, remote):
-        monkeypatch.setattr(module, "overlay_folder", lambda: project)
+        monkeypatch.setattr(module, "overlay_folder", lambda _engine: project)
 
 
 def _compiled(backend: BuildBackend, target: str, folder: Path) -> tuple[str, bytes]:

@@ -103,7 +103,12 @@ def _divided(found: Division) -> str:
 
 def limit_of(found: Prediction) -> str:
     """Say what limits the speed: of a group, the member or connection that takes longest."""
-    return found.group.longest.name if found.group is not None else found.bottleneck
+    if found.group is None:
+        return found.bottleneck
+    longest = found.group.longest
+    # Of equal boards there is no slowest, and what limits one limits all.
+    are_equal = found.bottleneck != "unknown" and longest.kind == "member"
+    return found.bottleneck if are_equal else longest.name
 
 
 def _hits(found: HitRate) -> str:

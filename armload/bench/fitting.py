@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from armload.analysis.fitted import (
     FittedModel,
     fitted,
     recommendation,
     shortlist,
+)
+from armload.bench.clusters import (
+    cluster_models,
+    cluster_name,
+    counted_hardware,
+    how_many,
+    node_counts,
 )
 from armload.bench.outlined import OutlinedModel, outlined_models
 from armload.boards.board import Board, VirtualReach, is_group, load_board
@@ -37,6 +45,8 @@ from armload.runs.session import leased_board, session
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
 
+EngineName = Literal["llama.cpp", "dllama"]
+
 EVERY = "all"
 """In place of names of hardware: the whole catalogue."""
 
@@ -46,6 +56,7 @@ class Fit(Value):
 
     Attributes:
         board: its name.
+        engine: that the models are predicted with; ``dllama`` on several boards of the catalogue.
         unreachable: why the facts in its file were used instead of the board; else empty.
         prompt_tokens: of the prompt that comes before the first token.
         models: in the order in which they were given; current models by speed.
@@ -53,6 +64,7 @@ class Fit(Value):
     """
 
     board: str
+    engine: EngineName = "llama.cpp"
     unreachable: str = ""
     prompt_tokens: int
     models: tuple[FittedModel, ...]
@@ -165,22 +177,59 @@ def fit_hardware(
 
     Args:
         request: with which source models are quantised, where that is needed.
-        hardware_names: as for ``load_hardware``, or ``all`` of the catalogue.
+        hardware_names: as for ``load_hardware``, or ``all`` of the catalogue; with a number, as
+            ``counted_hardware`` reads it, several boards are compared with one.
         model_names, plan, file_types: as for ``fit``.
     """
+    wanted: dict[str, tuple[ChosenHardware, int]] = {}
     if EVERY in hardware_names:
-        chosen = list(all_hardware())
-    else:
-        chosen = [load_hardware(name) for name in dict.fromkeys(hardware_names)]
-    check_compares(len(chosen), model_names)
+        wanted = {each.name: (each, 0) for each in all_hardware()}
+    for count, name in map(counted_hardware, hardware_names):
+        if name != EVERY:
+            chosen = load_hardware(name)
+            _, before = wanted.get(chosen.name, (chosen, 0))
+            wanted[chosen.name] = (chosen, max(count, before))
+        elif count:
+            raise UsageError(
+                f"--hardware {count}x {EVERY}: a number of boards is of one kind of hardware.",
+                f"Name it, such as {count}x-raspberry-pi-5-8gb, or use {EVERY} alone.",
+            )
+    check_compares(sum(1 + count for _, count in wanted.values()), model_names)
     outlined = outlined_models(request, model_names, file_types, progress)
-    boards = []
-    with progress.step("Predicting", total=len(chosen), unit="boards") as step:
-        for done, each in enumerate(chosen):
+    boards: list[Fit] = []
+    advice: list[str] = []
+    with progress.step("Predicting", total=len(wanted), unit="boards") as step:
+        for done, (each, count) in enumerate(wanted.values()):
             step.update(done)
             boards.append(_fit_one(each, outlined, plan, is_listing=not model_names))
-        step.update(len(chosen))
-    return compared(boards, model_names)
+            if count:
+                clusters = _fit_clusters(count, each, outlined, plan)
+                advice += _how_many(boards[-1], clusters)
+                boards += clusters.values()
+        step.update(len(wanted))
+    return compared(boards, model_names, advice)
+
+
+def _fit_clusters(
+    count: int, chosen: ChosenHardware, outlined: Sequence[OutlinedModel], plan: Plan
+) -> dict[int, Fit]:
+    return {
+        nodes: Fit(
+            board=cluster_name(nodes, chosen),
+            engine="dllama",
+            prompt_tokens=likely_prompt_tokens(plan),
+            models=(models := cluster_models(nodes, chosen, outlined, plan)),
+            recommendation=" ".join(each.sentence for each in models),
+        )
+        for nodes in node_counts(count)
+    }
+
+
+def _how_many(alone: Fit, clusters: Mapping[int, Fit]) -> list[str]:
+    return [
+        how_many(one.model, one, {count: each.models[number] for count, each in clusters.items()})
+        for number, one in enumerate(alone.models)
+    ]
 
 
 def check_compares(boards: int, model_names: Sequence[str]) -> None:
@@ -192,19 +241,25 @@ def check_compares(boards: int, model_names: Sequence[str]) -> None:
         )
 
 
-def compared(fits: Sequence[Fit], model_names: Sequence[str]) -> BoardsFit:
+def compared(
+    fits: Sequence[Fit], model_names: Sequence[str], numbers: Sequence[str] = ()
+) -> BoardsFit:
     """Put boards into the order of their speed, and say which to take.
 
     Args:
         fits: at least one.
+        numbers: what is to be said of numbers of boards.
     """
     boards = sorted(fits, key=lambda found: _slowest_last(found.models[0]))
-    advice = (
-        boards[0].recommendation
-        if len(boards) == 1
-        else shortlist(model_names[0], [(found.board, found.models[0]) for found in boards])
-    )
-    return BoardsFit(boards=tuple(boards), recommendation=advice)
+    single = [found for found in boards if found.engine == "llama.cpp"]
+    if len(boards) == 1:
+        advice = [boards[0].recommendation]
+    elif len(single) == 1:
+        advice = [*numbers]
+    else:
+        found = [(each.board, each.models[0]) for each in single]
+        advice = [*numbers, shortlist(model_names[0], found)]
+    return BoardsFit(boards=tuple(boards), recommendation=" ".join(advice))
 
 
 def _fit_one(

@@ -13,6 +13,7 @@ from armload.core.shell import join
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of, is_runnable
 from armload.models.gguf import read_outline
+from armload.models.header import Header
 from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import predict_quantised
@@ -28,12 +29,14 @@ class OutlinedModel(NamedTuple):
         model: its facts.
         header: the whole of it; none for models that are only listed.
         file_type: that it would be quantised to first; empty for the model as it is.
+        outline: the header's keys and tensors; none for models that are only listed.
     """
 
     reference: str
     model: Model
     header: WholeHeader | None
     file_type: str = ""
+    outline: Header | None = None
 
     @property
     def name(self) -> str:
@@ -86,10 +89,11 @@ def _outlined(
     model, header = read_outline(path)
     check_generates(model)
     if not file_types:
-        yield OutlinedModel(name, model, whole_header(path))
+        yield OutlinedModel(name, model, whole_header(path), outline=header)
     for each in file_types:
         if later := predict_quantised(model, header, each):
-            yield OutlinedModel(name, later[0], whole_header(path, later[1]), each)
+            yield OutlinedModel(name, later[0], whole_header(path, later[1]), each, later[1])
         else:
             (made,) = quantised_for(request, [name], [each], progress)
-            yield OutlinedModel(name, read_outline(Path(made))[0], whole_header(Path(made)), each)
+            made_model, made_header = read_outline(Path(made))
+            yield OutlinedModel(name, made_model, whole_header(Path(made)), each, made_header)

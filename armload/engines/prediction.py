@@ -116,6 +116,7 @@ PredictionNoteKind = Literal[
     "emulated",
     "emulated, not timed",
     "group without links",
+    "cluster from facts",
 ]
 
 

@@ -127,15 +127,20 @@ class DistributedModel(Value):
     def query_width(self) -> int:
         return self.heads * self.head_width
 
+    @property
+    def exchanged_bytes(self) -> float:
+        """Of each activation that nodes exchange: in Q8_0 blocks, or as a float."""
+        return _Q8_0_BYTES / _BLOCK if self.matrices == "Q4_0" else FLOAT_BYTES
+
     def check_nodes(self, nodes: int) -> None:
         """Refuse a number of nodes that cannot share the model.
 
         Raises:
             UsageError: says why, and which numbers can.
         """
-        why = self._obstacle(nodes)
+        why = self.obstacle(nodes)
         if why:
-            fit = [each for each in (1, 2, 4, 8, 16, 32, 64) if not self._obstacle(each)]
+            fit = [each for each in (1, 2, 4, 8, 16, 32, 64) if not self.obstacle(each)]
             numbers = " or ".join(map(str, fit))
             raise UsageError(
                 f"distributed-llama cannot run {self.name} on {nodes} boards: {why}.",
@@ -144,7 +149,8 @@ class DistributedModel(Value):
                 else "Use --engine llama.cpp.",
             )
 
-    def _obstacle(self, nodes: int) -> str:
+    def obstacle(self, nodes: int) -> str:
+        """Say why so many nodes cannot share the model; nothing where they can."""
         if nodes < 1 or nodes & (nodes - 1):
             return "the number of boards must be a power of two"
         if nodes > min(self.kv_heads, MOST_NODES):
@@ -229,6 +235,10 @@ class DistributedModel(Value):
                 yield _everywhere(f"{block}{part}_norm.weight", wide)
         yield _everywhere("output_norm.weight", wide)
         yield self._matrix(EMBEDDING if self.is_tied else OUTPUT, self.vocabulary * wide)
+
+    def computed_tensors(self) -> Iterator[Stored]:
+        """Yield what tokens are computed with: all but the embedding, and all experts."""
+        yield from (each for each in self.tensors() if each.is_everywhere or not _is_whole(each))
 
     def _matrix(self, name: str, elements: int, expert: int | None = None) -> Stored:
         return Stored(name=name, expert=expert, type_name=self.matrices, elements=elements)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -132,29 +133,39 @@ def boards_view(found: BoardsFit, heading: str = "board") -> Group:
     if len(found.boards) == 1:
         (fit,) = found.boards
         return fit_view(fit)
-    table = Table(
-        Column(heading=heading, below=""),
-        Column(heading="model", below=""),
-        Column(heading="verdict"),
-        Column(heading="per token", is_number=True),
-        Column(heading="tokens/s", is_number=True),
-        Column(heading="first\ntoken", is_number=True),
-        Column(heading="limited\nby"),
-    )
-    rows = [(fit.board, each) for fit in found.boards for each in fit.models]
-    for name, each in rows:
-        expected, time = each.prediction, each.prediction.token_s
-        table.add(
-            Text(name, style="bold"),
-            each.model,
-            _verdict(expected),
-            _time(time),
-            three_figures(1 / time.value) if time else UNKNOWN,
-            _time(expected.ttft_s),
-            limit_of(expected) if time else UNKNOWN,
-        )
+    rows = [(fit, each) for fit in found.boards for each in fit.models]
+    table = Table.of(_boards_columns(heading, found), rows)
     lines: list[RenderableType] = [table, *_about_prompt(found.boards)]
+    for fit, each in rows:
+        if fit.engine != "llama.cpp":
+            lines += [Text(""), Prose(each.sentence)]
     return _with_notes(lines, [each for _, each in rows], found.recommendation)
+
+
+def _boards_columns(heading: str, found: BoardsFit) -> list[Column[tuple[Fit, FittedModel]]]:
+    def of(part: Callable[[Prediction], Any]) -> Callable[[tuple[Fit, FittedModel]], Any]:
+        return lambda row: part(row[1].prediction)
+
+    columns: list[Column[tuple[Fit, FittedModel]]] = [
+        Column(heading=heading, below="", of=lambda row: row[0].board, style="bold"),
+        Column(heading="model", below="", of=lambda row: row[1].model),
+        Column(heading="verdict", of=of(_verdict)),
+        Column(heading="per token", is_number=True, of=of(lambda its: _time(its.token_s))),
+        Column(heading="tokens/s", is_number=True, of=of(_tokens_per_s)),
+        Column(heading="first\ntoken", is_number=True, of=of(lambda its: _time(its.ttft_s))),
+        Column(heading="limited\nby", of=of(_limit)),
+    ]
+    if any(fit.engine != "llama.cpp" for fit in found.boards):
+        columns.insert(2, Column(heading="engine", below="", of=lambda row: row[0].engine))
+    return columns
+
+
+def _tokens_per_s(found: Prediction) -> str:
+    return three_figures(1 / found.token_s.value) if found.token_s else UNKNOWN
+
+
+def _limit(found: Prediction) -> str:
+    return limit_of(found) if found.token_s else UNKNOWN
 
 
 def _about_prompt(fits: Sequence[Fit]) -> list[RenderableType]:

@@ -139,6 +139,7 @@ FITTED = [
     "fit --hardware raspberry-pi-5-8gb,rock-5b-8gb --model llama-3.2-1b:Q4_0",
     "fit --hardware all --model llama-3.1-8b:Q4_K_M",
     "fit --hardware raspberry-pi-5-8gb --model llama-3.2-1b:Q4_0,llama-3.1-8b:Q4_0 --context 4096",
+    "fit --hardware 4x-raspberry-pi-5-8gb --model llama-3.1-8b:Q4_0",
 ]
 SHOWN_ELSEWHERE = ("bench --board kitchen --repeats", "demo", "eval --regrade", "tune")
 """Verbs that end with what show shows, and write pages, which takes long."""

@@ -29,7 +29,8 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
     hardware: Annotated[
         Names,
         Option(
-            "instead of a board: hardware from the catalogue, such as raspberry-pi-5-8gb, or all",
+            "instead of a board: hardware from the catalogue, such as raspberry-pi-5-8gb, or all; "
+            "4x-raspberry-pi-5-8gb compares numbers of boards",
             "NAME",
             several="commas",
             takes="hardware",
@@ -63,9 +64,11 @@ def fit(options: FitOptions) -> Result:
     model. For models on the hub, only the header is downloaded. Without --model, current models are
     listed by speed, and nothing is timed. If the board does not answer, the facts in its file are
     used. Several boards are compared with each other, as is hardware from the catalogue
-    (--hardware), which needs no board.
+    (--hardware), which needs no board. With a number before its name, one board with llama.cpp is
+    compared with several that compute each layer together (--engine dllama of bench).
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     Example: armload fit --hardware all --model like:llama-3.1-8b:Q4_K_M
+    Example: armload fit --hardware 4x-raspberry-pi-5-8gb --model like:llama-3.1-8b:Q4_0
     """
     from armload.bench.fitting import check_compares, compared, fit_hardware
     from armload.bench.fitting import fit as predict_fit

@@ -1,0 +1,148 @@
+"""What the forecast from facts says of published speeds of distributed-llama on several boards.
+
+    python benchmarks/clusters.py FILE [--json]
+
+FILE has the columns of ``published.csv``, with boards such as ``4 x Raspberry Pi 5``. No row of it
+takes part in any fit. Prints each row with its forecast and error; ``--json`` prints the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.analysis.distributed_forecast import node_times
+from armload.boards.hardware import load_hardware
+from armload.core.progress import Silent
+from armload.engines.prediction import Expected
+from armload.models.distributed_llama import DistributedModel, distributed_model
+from armload.models.find import header_of
+from armload.models.gguf import read_outline
+
+HARDWARE = "raspberry-pi-5-8gb"
+THREADS = 4
+USUAL_TOKENS = 64
+
+OUTLINES = (
+    (r"Llama 3(\.1)? 8B", "like:llama-3.1-8b:Q4_0"),
+    (r"Qwen3-30B-A3B", "like:qwen3-30b-a3b:Q4_0"),
+)
+
+TINYLLAMA = DistributedModel(
+    name="TinyLlama 1.1B 3T",
+    architecture="llama",
+    matrices="Q4_0",
+    width=2048,
+    feed_forward=5632,
+    layers=22,
+    heads=32,
+    kv_heads=4,
+    head_width=64,
+    vocabulary=32000,
+    context_length=2048,
+    epsilon=1e-5,
+    theta=10000,
+    is_tied=False,
+)
+"""config.json of TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T."""
+
+
+class Forecast(NamedTuple):
+    """A row, and what was forecast of it."""
+
+    row: dict[str, str]
+    token_s: Expected
+
+    @property
+    def published(self) -> float:
+        """Tokens per second."""
+        return float(self.row["decode_tps"])
+
+    @property
+    def error(self) -> float:
+        """Of the speed, as a share of the published one."""
+        return 1 / (self.token_s.value * self.published) - 1
+
+    @property
+    def holds(self) -> bool:
+        return self.token_s.low <= 1 / self.published <= self.token_s.high
+
+
+def forecasts(path: Path) -> list[Forecast]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [Forecast(row, _token_s(row)) for row in rows]
+
+
+def _token_s(row: dict[str, str]) -> Expected:
+    match = re.match(r"(\d+) x Raspberry Pi 5\b", row["board"])
+    if match is None:
+        raise ValueError(f"{row['id']}: no number of Raspberry Pi 5")
+    depth = float(row["gen_tokens"] or USUAL_TOKENS) / 2
+    times = node_times(
+        *(_model(row["model"]), int(match[1]), load_hardware(HARDWARE).specs),
+        depth=depth,
+        threads=THREADS,
+    )
+    if times is None:
+        raise ValueError(f"{row['id']}: nothing is known of this board")
+    return times.token_s
+
+
+def _model(name: str) -> DistributedModel:
+    if name == TINYLLAMA.name:
+        return TINYLLAMA
+    path = header_of(next(its for words, its in OUTLINES if re.match(words, name)), Silent())
+    return distributed_model(path, read_outline(path)[1], ())
+
+
+def summary(found: list[Forecast]) -> dict[str, float | str]:
+    by_source: dict[str, list[float]] = {}
+    for each in found:
+        by_source.setdefault(each.row["source"], []).append(abs(each.error))
+    worst = max(found, key=lambda each: abs(each.error))
+    recent = [abs(each.error) for each in found if each.row["engine_date"] >= "2025"]
+    return {
+        "rows": len(found),
+        "sources": len(by_source),
+        "median_error": statistics.median(abs(each.error) for each in found),
+        "median_of_sources": statistics.median(map(statistics.median, by_source.values())),
+        "recent_rows": len(recent),
+        "recent_median_error": statistics.median(recent),
+        "in_interval": statistics.fmean(each.holds for each in found),
+        "worst": worst.row["id"],
+        "worst_error": worst.error,
+    }
+
+
+def main() -> None:
+    """Print the forecasts of the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    found = forecasts(chosen.rows)
+    if chosen.json:
+        print(json.dumps(summary(found), indent=1))
+        return
+    print("| boards | model | program | published tokens/s | predicted (interval) | error |")
+    print("|---|---|---|---|---|---|")
+    for each in found:
+        row, time = each.row, each.token_s
+        speeds = f"{1 / time.value:.3g} ({1 / time.high:.3g} to {1 / time.low:.3g})"
+        program = f"{row['engine']}, {row['engine_date'][:7]}"
+        print(
+            f"| {row['board']} | {row['model']} | {program} | {each.published:g} | {speeds} "
+            f"| {each.error:+.0%} |"
+        )
+    for key, value in summary(found).items():
+        print(f"{key}: {value if isinstance(value, str) else f'{value:.3g}'}")
+
+
+if __name__ == "__main__":
+    main()

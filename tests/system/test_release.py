@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]
 similar = pytest.mark.exhaustive(
     covers=["armload/cli", "armload/core/places.py", "armload/core/workspace.py", "release"]
 )
-DATA = ("boards", "toolchains", "deploy", "docs/boards.md", "docs/fleet.md")
+DATA = ("boards", "toolchains", "deploy", "docs/boards.md", "docs/fleet.md", "docs/services.md")
 
 
 @pytest.mark.exhaustive(covers=["pyproject.toml", "release"])

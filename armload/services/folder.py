@@ -138,12 +138,19 @@ def write_run(host: Host, layout: ServiceLayout, content: str, supervise: PurePo
     Args:
         supervise: that it starts, which is noted as needed first.
     """
-    part = layout.run.with_name("run.part")
-    uses = supervise.parent.relative_to(layout.workdir)
-    host.write(layout.folder / "uses", [f"{uses}\n".encode()])
-    host.write(part, [content.encode()])
-    script = join(["chmod", "755", part]) + " && " + join(["mv", "-f", part, layout.run])
-    _do(host, f"{script} && sync", f"{layout.run}")
+    # The service's user may make files in its folder, such as links, but none among its versions.
+    versions = layout.folder / "versions"
+    uses, run = versions / ".uses.part", versions / ".run.part"
+    host.write(uses, [f"{supervise.parent.relative_to(layout.workdir)}\n".encode()])
+    host.write(run, [content.encode()])
+    script = (
+        join(["mv", "-f", uses, layout.folder / "uses"]),
+        join(["chmod", "755", run]),
+        "sync",
+        join(["mv", "-f", run, layout.run]),
+        "sync",
+    )
+    _do(host, " && ".join(script), f"{layout.run}")
 
 
 def switch(

@@ -87,7 +87,7 @@ def install_unit(
         _done(host, facts, init, command, lack, remedy=remedy)
     if unit.user is not None:
         ensure_user(host, facts, unit.user)
-        hand_over(host, facts, unit)
+        hand_over(host, facts, init, unit)
     change: Change = "same"
     for path, file in files.items():
         if found[path] == file.content:

@@ -211,7 +211,7 @@ def change_keys(
         if new or revoke:
             write_keys(host, layout, kept)
             if service.unit.user:
-                hand_over(host, service.chosen.facts, service.unit)
+                hand_over(host, *service.chosen, service.unit)
             # The server reads its keys when it starts.
             if service.state.is_alive:
                 act(host, *service.chosen, service.unit, "restart")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal
@@ -193,7 +194,9 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
         elif not found:
             continue
         elif word in ("#version", "#former", "#trial"):
-            found[-1][word[1:]] = rest
+            # The service's user may have written it.
+            if _ID.fullmatch(rest):
+                found[-1][word[1:]] = rest
         elif word == "#kept":
             kept = found[-1]["kept"]
             assert isinstance(kept, list)  # noqa: S101
@@ -208,6 +211,7 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
     return tuple(ServiceOnBoard.model_validate({**each, "up_s": up_s}) for each in found)
 
 
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _FIELDS = {"#state": "state", "#service.json": "record", "#speed.json": "speed"}
 
 

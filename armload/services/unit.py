@@ -18,6 +18,7 @@ from armload.core.errors import UsageError
 from armload.core.values import Count, Value
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\$?"
 _NO_SUM = "0" * 64
 _MARK = re.compile(rf"armload-service ({_NAME}) ([0-9a-f]{{12}}) ([0-9a-f]{{64}})")
 
@@ -71,6 +72,16 @@ class UnitFacts(Value):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         return check_name(name)
+
+    @field_validator("user")
+    @classmethod
+    def _is_a_user(cls, user: str | None) -> str | None:
+        if user is not None and not re.fullmatch(_USER, user):
+            raise UsageError(
+                f"{user[:60]!r} cannot name a user of a board.",
+                "Log in there as another user, or as root.",
+            )
+        return user
 
     @field_validator("description")
     @classmethod

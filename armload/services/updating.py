@@ -250,6 +250,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         is_switched = True
         began_s = time.monotonic()
         switch(host, layout, version_id, trial=old.id)
+        _hand_over(service)
         _restart(service, by_init=is_other_run)
         wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
@@ -282,7 +283,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
 
 def _hand_over(service: ReachedService) -> None:
     if service.unit.user:
-        hand_over(service.host, service.chosen.facts, service.unit)
+        hand_over(service.host, *service.chosen, service.unit)
 
 
 def _fits_beside(change: _Change) -> bool:
@@ -305,13 +306,14 @@ def _tried(change: _Change) -> tuple[SpeedChange, ...]:
         "supervisor": supervisor_lines(record, change.ids, port=port, failures=1),
     }
     start = render("service/by_hand.sh.j2", {"folder": trying.folder, "word": "start"})
+    if change.ids is not None:
+        start = as_root(start, service.chosen.facts)
     end_trying(host, service.chosen.facts, layout)
     try:
         write_version(host, trying, record.id, files)
         write_run(host, trying, run_script(made, trying), made.supervise)
         switch(host, trying, record.id)
-        _hand_over(service)
-        if host.run(as_root(start, service.chosen.facts)).status != 0:
+        if host.run(start).status != 0:
             raise RunError(f"{host.name}: the new version cannot be started.")
         wait_until_ready(host, trying, record.id, change.progress)
         speeds = ask(host, record, change.key, change.progress, port=port)

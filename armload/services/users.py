@@ -80,15 +80,19 @@ def ensure_user(host: Host, facts: BootFacts, user: str) -> UserIds:
     return UserIds(uid=int(match[1]), gid=int(match[2]))
 
 
-def hand_over(host: Host, facts: BootFacts, unit: UnitFacts) -> None:
-    """Let a service's own user read its folder, and write in the folder itself.
+def hand_over(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> None:
+    """Let a service's own user read its keys, and make files in its folder beside those there.
+
+    Whoever answers for a service that was broken into is that user: it must not be able to replace
+    what root starts, nor lead what the login writes later to other files.
 
     Raises:
         BoardError: the board refuses.
     """
     if unit.user is None or not _is_own(unit.user):
         return
-    script = render("service/hand_over.sh.j2", {"user": unit.user, "folder": unit.folder})
+    values = {"user": unit.user, "folder": unit.folder, "falls_back": init.sets_user}
+    script = render("service/hand_over.sh.j2", values)
     done = host.run(as_root(script, facts))
     if done.status != 0:
         raise BoardError(

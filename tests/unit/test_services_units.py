@@ -425,9 +425,15 @@ class NothingRuns(LocalHost):
         raise AssertionError(command)
 
 
+@pytest.mark.parametrize("user", ["root\nExecStartPre=+/bin/sh", "a b", "", "-x", "x/y"])
+def test_no_unit_names_a_user_that_no_board_has(user: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a user"):
+        unit_in(PurePosixPath("/w/services/chat"), user=user)
+
+
 def test_a_person_s_user_and_files_are_left_alone() -> None:
     host = NothingRuns("kitchen")
     remove_user(host, PI, "pi")
-    hand_over(host, PI, unit_in(PurePosixPath("/w/services/chat"), user="pi"))
+    hand_over(host, PI, Systemd(PI), unit_in(PurePosixPath("/w/services/chat"), user="pi"))
     with pytest.raises(AssertionError, match="userdel"):
         remove_user(host, PI, "armload-chat")

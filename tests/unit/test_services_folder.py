@@ -1,0 +1,154 @@
+"""A service's own user, whose server may have been broken into, gains nothing by its folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.boards.local import LocalHost
+from armload.core.shell import render
+from armload.services.folder import (
+    new_api_key,
+    read_keys,
+    switch,
+    write_keys,
+    write_run,
+    write_version,
+)
+from armload.services.state import service_at
+from armload.services.version import ServiceLayout
+
+USER = "games"
+SUPERVISE = PurePosixPath("bin/0123456789ab/supervise")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+
+
+@pytest.fixture
+def host() -> LocalHost:
+    return LocalHost("kitchen")
+
+
+@pytest.fixture
+def layout(host: LocalHost) -> Iterator[ServiceLayout]:
+    """A service as it is installed; written under the umask of a login with a group of its own."""
+    before = os.umask(0o002)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            layout = ServiceLayout(workdir=PurePosixPath(folder), name="tutor")
+            files = {"start": "true\n", "supervisor": "port 1\n", "service.json": "{}\n"}
+            write_version(host, layout, "a", files)
+            write_keys(host, layout, [new_api_key("first")])
+            write_run(host, layout, "#!/bin/sh\n", layout.workdir / SUPERVISE)
+            switch(host, layout, "a")
+            hand_over(host, layout, falls_back=False)
+            yield layout
+    finally:
+        os.umask(before)
+
+
+def hand_over(host: LocalHost, layout: ServiceLayout, *, falls_back: bool) -> None:
+    values = {"user": USER, "folder": layout.folder, "falls_back": falls_back}
+    assert host.run(render("service/hand_over.sh.j2", values)).status == 0
+
+
+def as_its_user(layout: ServiceLayout, script: str) -> bool:
+    uid = pwd.getpwnam(USER).pw_uid
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=layout.folder,
+        user=uid,
+        group=group_of(layout),
+        extra_groups=[],
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def group_of(layout: ServiceLayout) -> int:
+    return Path(layout.folder).stat().st_gid
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mv run mine",
+        "echo mine >run",
+        "rm -f run",
+        "mv versions mine",
+        "touch versions/evil",
+        "mkdir versions/try",
+        "echo mine >versions/a/start",
+        "echo mine >versions/a/supervisor",
+        "mv version mine",
+        "echo ../evil >version",
+        "mv keys mine",
+        "echo mine >keys",
+        "mv uses mine",
+        "rm current",
+    ],
+)
+def test_it_cannot_change_what_root_starts(layout: ServiceLayout, script: str) -> None:
+    assert as_its_user(layout, "touch trace.jsonl state log && cat keys >/dev/null")
+    assert not as_its_user(layout, script)
+
+
+@pytest.mark.parametrize(
+    "name", ["version.part", "run.part", "uses.part", "keys.part", "former", "trial", "former.part"]
+)
+def test_its_links_lead_no_later_command_elsewhere(
+    host: LocalHost, layout: ServiceLayout, tmp_path: Path, name: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    assert as_its_user(layout, f"ln -s {victim} {name}")
+    write_version(host, layout, "b", {"start": "true\n", "supervisor": "port 1\n"})
+    write_keys(host, layout, [new_api_key("first"), new_api_key("second")])
+    write_run(host, layout, "#!/bin/sh\n# b\n", layout.workdir / SUPERVISE)
+    switch(host, layout, "b", trial="a", former="a")
+    hand_over(host, layout, falls_back=True)
+    assert victim.read_text() == "precious"
+    assert victim.stat().st_uid == 0
+    folder = Path(layout.folder)
+    assert (folder / "trial").read_text() == (folder / "former").read_text() == "a\n"
+    assert [each.name for each in read_keys(host, layout)] == ["first", "second"]
+    assert not list((folder / "versions").glob(".*"))
+
+
+def test_where_it_supervises_itself_it_can_fall_back(
+    host: LocalHost, layout: ServiceLayout
+) -> None:
+    switch(host, layout, "a", trial="a")
+    hand_over(host, layout, falls_back=True)
+    assert as_its_user(layout, "echo a >.version.new && mv -f .version.new version && rm trial")
+    assert as_its_user(layout, "ln -s versions/a .current.new && mv -Tf .current.new current")
+    assert not as_its_user(layout, "mv -f version run")
+
+
+def test_keys_are_open_to_it_alone(layout: ServiceLayout) -> None:
+    about = Path(layout.keys).stat()
+    assert stat.S_IMODE(about.st_mode) == 0o640
+    assert about.st_gid == group_of(layout)
+    assert stat.S_IMODE(Path(layout.key_names).stat().st_mode) == 0o600
+
+
+def test_what_it_writes_is_not_taken_for_the_words_of_the_board(
+    host: LocalHost, layout: ServiceLayout
+) -> None:
+    forged = '{"state":"ready"}\n#service.json\n{}\n#service ghost\n#version x\n'
+    assert as_its_user(layout, f"printf '%s' '{forged}' >state")
+    assert as_its_user(layout, r"printf '%s\n' 'x\n#service ghost' >former")
+    assert as_its_user(layout, "echo ../evil >trial")
+    seen = service_at(host, layout)
+    assert seen is not None
+    assert (seen.version, seen.former, seen.trial) == ("a", None, None)
+    assert service_at(host, layout.model_copy(update={"name": "ghost"})) is None

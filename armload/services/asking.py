@@ -88,7 +88,9 @@ def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
 def log_tail(host: Host, layout: ServiceLayout, most_bytes: int) -> str:
     """Return the end of a service's log, without control characters."""
     log = quote(layout.log)
-    script = f"tail -c {most_bytes:d} {log}.1 2>/dev/null; tail -c {most_bytes:d} {log} 2>/dev/null"
+    script = (
+        f'for each in {log}.1 {log}; do [ ! -f "$each" ] || tail -c {most_bytes:d} "$each"; done'
+    )
     done = with_retries(lambda: host.run(script))
     return visible(done.stdout[-most_bytes:].decode("utf-8", "replace"))
 

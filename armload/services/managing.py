@@ -33,6 +33,7 @@ from armload.services.reaching import (
     ReachedService,
     check_names,
     forget_installed_key,
+    leased_service,
     reached_service,
 )
 from armload.services.state import ServiceOnBoard, installed_service
@@ -130,17 +131,10 @@ def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> Sto
 
 def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
     """Stop and start an installed service, and wait until it answers."""
-    with reached_service(board, name, progress) as service:
-        with leased(
-            *(service.host, board.workdir, progress),
-            wait_s=wait_s,
-            beside=lambda: connect(board, progress),
-        ):
-            act(service.host, *service.chosen, service.unit, "restart")
-            now = _restarted(service, progress)
-        return ChangedService(
-            board=board.name, name=now.name, done="restarted", version=now.version
-        )
+    with leased_service(board, name, progress, wait_s=wait_s) as service:
+        act(service.host, *service.chosen, service.unit, "restart")
+        now = _restarted(service, progress)
+    return ChangedService(board=board.name, name=now.name, done="restarted", version=now.version)
 
 
 def _restarted(service: ReachedService, progress: Progress) -> ServiceOnBoard:
@@ -169,6 +163,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             wait_s=wait_s,
             beside=lambda: connect(board, progress),
         ):
+            found = installed_service(host, board.workdir, found.name)
             facts = boot_facts(host, board)
             wanted = found.record.init if found.record else None
             init = choose(facts, wanted, board.name)
@@ -182,14 +177,25 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
 
 
 def change_keys(
-    board: Board, progress: Progress, *, name: str, add: Sequence[str], revoke: Sequence[str]
+    board: Board,
+    progress: Progress,
+    *,
+    name: str,
+    add: Sequence[str],
+    revoke: Sequence[str],
+    wait_s: float,
 ) -> ServiceKeys:
     """Add and revoke keys of an installed service, which is restarted then; or list their names.
 
     Raises:
         UsageError: no key has that name, one has it already, or none would be left.
     """
-    with reached_service(board, name, progress) as service:
+    changes = bool(add or revoke)
+    with (
+        leased_service(board, name, progress, wait_s=wait_s)
+        if changes
+        else reached_service(board, name, progress)
+    ) as service:
         host, layout = service.host, service.layout
         keys = list(read_keys(host, layout))
         names = [each.name for each in keys]
@@ -208,7 +214,7 @@ def change_keys(
                 "Add another with --add in the same command, or stop it: armload service.stop "
                 f"--board {board.name} --name {layout.name}",
             )
-        if new or revoke:
+        if changes:
             write_keys(host, layout, kept)
             if service.unit.user:
                 hand_over(host, *service.chosen, service.unit)

@@ -13,6 +13,7 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError, UsageError
 from armload.core.shell import render
 from armload.core.values import Count, Value, parse_json, whole_number
+from armload.services.unit import is_name
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
 
 Condition = Literal["loading", "ready", "pausing", "stopped", "failed", "not running"]
@@ -208,7 +209,11 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
         elif line and expected:
             found[-1][_FIELDS[expected]] = _document(expected, line)
             expected = ""
-    return tuple(ServiceOnBoard.model_validate({**each, "up_s": up_s}) for each in found)
+    return tuple(
+        ServiceOnBoard.model_validate({**each, "up_s": up_s})
+        for each in found
+        if is_name(str(each["name"]))
+    )
 
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")

@@ -23,13 +23,18 @@ _NO_SUM = "0" * 64
 _MARK = re.compile(rf"armload-service ({_NAME}) ([0-9a-f]{{12}}) ([0-9a-f]{{64}})")
 
 
+def is_name(text: str) -> bool:
+    """Say whether a service can have this name."""
+    return re.fullmatch(_NAME, text) is not None
+
+
 def check_name(name: str) -> str:
     """Return a service's name.
 
     Raises:
         UsageError: it is none.
     """
-    if not re.fullmatch(_NAME, name):
+    if not is_name(name):
         raise UsageError(
             f"{name[:60]!r} cannot name a service.",
             "Use up to 40 letters, digits, - and _, with a letter or digit first: --name chat",

@@ -11,14 +11,12 @@ from armload.analysis.comparison import ComparedFigure
 from armload.analysis.ratios import as_long
 from armload.analysis.statistics import Ratio, ratio_of_runs, surely_above
 from armload.boards.board import Board
-from armload.boards.connect import connect
 from armload.boards.ports import free_port
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, RunError, SlowerError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
 from armload.core.values import Value, three_figures
-from armload.deploy.lease import leased
 from armload.deploy.retry import with_retries
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -43,7 +41,7 @@ from armload.services.making import (
     make_version,
     supervisor_lines,
 )
-from armload.services.reaching import ReachedService, key_of, reached_on, reached_service
+from armload.services.reaching import ReachedService, key_of, leased_service, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.state import SupervisorState
 from armload.services.users import UserIds, ensure_user, hand_over
@@ -449,7 +447,7 @@ def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> 
         UsageError: there is none.
         RunError: it does not answer; the service goes on with the version that it had.
     """
-    with reached_service(board, name, progress) as service:
+    with leased_service(board, name, progress, wait_s=wait_s) as service:
         host, layout = service.host, service.layout
         target, now = service.state.rollback, service.record.id
         if service.state.trial not in (None, now):
@@ -459,28 +457,23 @@ def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> 
                 f"{board.name}: the service {layout.name} has no former version.",
                 "There is one after the first armload service.update.",
             )
-        with leased(
-            *(host, board.workdir, progress),
-            wait_s=wait_s,
-            beside=lambda: connect(board, progress),
-        ):
-            began_s = time.monotonic()
-            switch(host, layout, target, former=now, confirmed=True)
+        began_s = time.monotonic()
+        switch(host, layout, target, former=now, confirmed=True)
+        _restart(service)
+        try:
+            wait_until_ready(host, layout, target, progress, service.state.state)
+        except BaseException:
+            switch(host, layout, now, former=target, confirmed=True)
             _restart(service)
-            try:
-                wait_until_ready(host, layout, target, progress, service.state.state)
-            except BaseException:
-                switch(host, layout, now, former=target, confirmed=True)
-                _restart(service)
-                progress.say(f"{board.name}: {layout.name} goes on with its version {now}.")
-                raise
-            silent_s = time.monotonic() - began_s
-            record = service.look().record
-        return RolledBack(
-            board=board.name,
-            name=layout.name,
-            version=target,
-            former=now,
-            models=record.names if record else "",
-            silent_s=silent_s,
-        )
+            progress.say(f"{board.name}: {layout.name} goes on with its version {now}.")
+            raise
+        silent_s = time.monotonic() - began_s
+        record = service.look().record
+    return RolledBack(
+        board=board.name,
+        name=layout.name,
+        version=target,
+        former=now,
+        models=record.names if record else "",
+        silent_s=silent_s,
+    )

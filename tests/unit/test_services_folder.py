@@ -14,6 +14,7 @@ import pytest
 
 from armload.boards.local import LocalHost
 from armload.core.shell import render
+from armload.services.asking import log_tail
 from armload.services.folder import (
     new_api_key,
     read_keys,
@@ -152,3 +153,11 @@ def test_what_it_writes_is_not_taken_for_the_words_of_the_board(
     assert seen is not None
     assert (seen.version, seen.former, seen.trial) == ("a", None, None)
     assert service_at(host, layout.model_copy(update={"name": "ghost"})) is None
+
+
+def test_nothing_waits_for_what_it_never_writes(host: LocalHost, layout: ServiceLayout) -> None:
+    assert as_its_user(layout, "mkfifo state former log")
+    seen = service_at(host, layout)
+    assert seen is not None
+    assert (seen.version, seen.former, seen.state) == ("a", None, None)
+    assert log_tail(host, layout, 100) == ""

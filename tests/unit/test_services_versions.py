@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 
@@ -227,6 +228,25 @@ def test_each_model_takes_its_own_plan_file(tmp_path: Path) -> None:
     three = InstallOptions.typed({**words, "model": "a,b,c"})
     with pytest.raises(UsageError, match="2 files for 3 models"):
         wanted_models(three, Request(board="kitchen"))
+
+
+def test_every_file_of_a_version_is_on_the_storage_before_its_name(tmp_path: Path) -> None:
+    versions = tmp_path / "versions"
+    (versions / ".b.part" / "environment").mkdir(parents=True)
+    for name in ("start", "models.ini", "environment/one", "environment/two"):
+        (versions / ".b.part" / name).write_text("")
+    values = {"versions": PurePosixPath(versions), "part": ".b.part", "id": "b"}
+    noting = f'sync() {{ [ -e ../b ] || printf "%s\\n" "$@" >>{tmp_path}/synced; }}\n'
+    script = noting + render("service/settle.sh.j2", values)
+    assert subprocess.run(["sh", "-c", script], check=False).returncode == 0
+    synced = (tmp_path / "synced").read_text().split()
+    assert {"start", "models.ini", "environment/one", "environment/two", "."} <= set(synced)
+    assert (versions / "b" / "environment" / "two").exists()
+
+
+def test_a_name_that_no_service_can_have_is_none() -> None:
+    lines = ["#up b 7", "#service ../x", "#version a", "#service a\x1b[2J", "#service tutor"]
+    assert [each.name for each in parse_services(lines, "kitchen")] == ["tutor"]
 
 
 def test_a_version_is_switched_so_that_every_moment_has_a_whole_one(tmp_path: Path) -> None:

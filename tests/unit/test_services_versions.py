@@ -10,14 +10,21 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.host import Completed
+from armload.boards.local import LocalHost
 from armload.cli.verbs.service import InstallOptions, wanted_models
-from armload.core.errors import UsageError
+from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
 from armload.engines.server import ServerAddress
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
 from armload.services.folder import new_api_key
-from armload.services.listening import WantedAddress, is_public, parse_addresses
+from armload.services.listening import (
+    WantedAddress,
+    choose_listening,
+    is_public,
+    parse_addresses,
+)
 from armload.services.making import WantedModel
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
@@ -82,6 +89,29 @@ def test_a_tailnet_is_private_and_the_internet_is_not() -> None:
     private = ("10.0.0.1", "192.168.1.20", "100.101.2.3", "127.0.0.1", "fd00::1", "fe80::1")
     assert not any(is_public(ip_address(each)) for each in private)
     assert all(is_public(ip_address(each)) for each in ("8.8.8.8", "2a00:1450::1", "100.128.0.1"))
+
+
+class Addressed(LocalHost):
+    """A board with these addresses, as its tools tell."""
+
+    said = ""
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        if "ip -o addr" in command:
+            return Completed(status=0, stdout=self.said.encode(), stderr=b"")
+        return super().run(command, stdin=stdin, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("where", ["0.0.0.0", "::"])
+def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(where: str) -> None:
+    host, wanted = Addressed("kitchen"), WantedAddress(where=where, port=None)
+    with pytest.raises(BoardError, match="cannot be seen"):
+        choose_listening(host, wanted, {}, wants_public=False)
+    host.said = IP + "3: eth1    inet 8.8.8.8/24 scope global eth1\n"
+    with pytest.raises(UsageError, match=r"8\.8\.8\.8 can be reached from the internet"):
+        choose_listening(host, wanted, {}, wants_public=False)
+    host.said = IP
+    assert choose_listening(host, wanted, {}, wants_public=False).addresses == (where,)
 
 
 def test_a_service_is_named_by_the_address_that_others_reach() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from armload.boards.boot import BootFacts
@@ -64,12 +64,22 @@ def new_api_key(name: str, key: str = "") -> ApiKey:
     return ApiKey(name=name, key=key or secrets.token_urlsafe(32))
 
 
-def write_keys(host: Host, layout: ServiceLayout, keys: Sequence[ApiKey]) -> None:
-    """Replace a service's keys, which its owner alone may read then."""
+def write_keys(
+    host: Host,
+    layout: ServiceLayout,
+    keys: Sequence[ApiKey],
+    opened: Callable[[PurePosixPath], str] = lambda _: "",
+) -> None:
+    """Replace a service's keys, which its owner alone may read then.
+
+    Args:
+        opened: returns a command that lets somebody else read a file, too; empty for nobody.
+    """
     if len(keys) > _MOST_KEYS:
         raise UsageError(f"A service has at most {_MOST_KEYS} keys.", "Revoke some first.")
     names = KeyNames(names=tuple(each.name for each in keys)).model_dump_json().encode() + b"\n"
-    values = {"folder": layout.folder}
+    part = layout.folder / "versions" / ".keys.part"
+    values = {"folder": layout.folder, "part": part, "opened": opened(part / "keys")}
     content = names + "".join(f"{each.key}\n" for each in keys).encode()
     done = host.run(render("service/keys.sh.j2", values), stdin=content)
     if done.status != 0:

@@ -38,7 +38,7 @@ from armload.services.reaching import (
 )
 from armload.services.state import ServiceOnBoard, installed_service
 from armload.services.unit import UnitFacts
-from armload.services.users import hand_over
+from armload.services.users import opened_to
 from armload.services.version import ServiceLayout
 from armload.serving.listing import stop_service
 
@@ -215,9 +215,8 @@ def change_keys(
                 f"--board {board.name} --name {layout.name}",
             )
         if changes:
-            write_keys(host, layout, kept)
-            if service.unit.user:
-                hand_over(host, *service.chosen, service.unit)
+            facts = service.chosen.facts
+            write_keys(host, layout, kept, lambda path: opened_to(facts, service.unit, path))
             # The server reads its keys when it starts.
             if service.state.is_alive:
                 act(host, *service.chosen, service.unit, "restart")

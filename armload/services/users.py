@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import PurePosixPath
 
 from armload.boards.boot import BootFacts
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError
-from armload.core.shell import render
+from armload.core.shell import join, render
 from armload.core.values import Value
 from armload.services.init_systems import InitSystem, as_root
 from armload.services.unit import UnitFacts, unit_name
@@ -78,6 +79,13 @@ def ensure_user(host: Host, facts: BootFacts, user: str) -> UserIds:
     if done.status != 0 or match is None:
         raise BoardError(f"{host.name}: user {user} cannot be added: {reason(done.stderr)}.")
     return UserIds(uid=int(match[1]), gid=int(match[2]))
+
+
+def opened_to(facts: BootFacts, unit: UnitFacts, path: PurePosixPath) -> str:
+    """Return a command that lets a service's own user read a file; empty where it has none."""
+    if unit.user is None or not _is_own(unit.user):
+        return ""
+    return as_root(f"{join(['chgrp', unit.user, path])} && {join(['chmod', '640', path])}", facts)
 
 
 def hand_over(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> None:

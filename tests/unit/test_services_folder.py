@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -12,7 +13,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.boot import BootFacts
 from armload.boards.local import LocalHost
+from armload.core.errors import BoardError
 from armload.core.shell import render
 from armload.services.asking import log_tail
 from armload.services.folder import (
@@ -24,6 +27,8 @@ from armload.services.folder import (
     write_version,
 )
 from armload.services.state import service_at
+from armload.services.unit import UnitFacts
+from armload.services.users import opened_to
 from armload.services.version import ServiceLayout
 
 USER = "games"
@@ -140,6 +145,26 @@ def test_keys_are_open_to_it_alone(layout: ServiceLayout) -> None:
     assert stat.S_IMODE(about.st_mode) == 0o640
     assert about.st_gid == group_of(layout)
     assert stat.S_IMODE(Path(layout.key_names).stat().st_mode) == 0o600
+
+
+def test_new_keys_are_open_to_it_before_they_are_in_force(
+    host: LocalHost, layout: ServiceLayout
+) -> None:
+    """The command that puts them there is the last before which the power may fail."""
+    keys = [new_api_key("first"), new_api_key("second")]
+    write_keys(host, layout, keys, lambda path: f"chgrp {USER} '{path}' && chmod 640 '{path}'")
+    assert as_its_user(layout, f"grep -q {keys[1].key} keys")
+    with pytest.raises(BoardError):
+        write_keys(host, layout, keys[:1], lambda _: "false")
+    assert read_keys(host, layout) == tuple(keys)
+    root = BootFacts(user="root", uid=0, root="login", home=PurePosixPath("/root"))
+    unit = UnitFacts(name="tutor", folder=layout.folder, user="armload-tutor")
+    path = PurePosixPath("/w/it's/keys")
+    words = opened_to(root, unit, path).splitlines()[-1]
+    assert shlex.split(words) == (
+        ["chgrp", "armload-tutor", str(path), "&&", "chmod", "640", str(path)]
+    )
+    assert opened_to(root, unit.model_copy(update={"user": "pi"}), path) == ""
 
 
 def test_what_it_writes_is_not_taken_for_the_words_of_the_board(

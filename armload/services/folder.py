@@ -210,11 +210,15 @@ def delete_folder(host: Host, folder: PurePosixPath) -> None:
 
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:
     """End a version that is being tried, and delete its folder; harmless where there is none."""
-    folder = layout.trying.folder
+    end_by_hand(host, facts, layout.trying.folder)
+    delete_folder(host, layout.trying.folder)
+
+
+def end_by_hand(host: Host, facts: BootFacts, folder: PurePosixPath) -> None:
+    """End what is supervised in a folder, whatever started it; harmless where nothing is."""
     stop = render("service/by_hand.sh.j2", {"folder": folder, "word": "stop"})
     script = f"[ ! -d {quote(folder)} ] || {{\n{as_root(stop, facts)}\n}}"
     host.run(script, timeout_s=_ENDS_WITHIN_S)
-    delete_folder(host, folder)
 
 
 def _do(host: Host, script: str, what: str) -> None:

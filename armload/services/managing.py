@@ -21,6 +21,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import log_tail, wait_until_ready
 from armload.services.folder import (
     delete_folder,
+    end_by_hand,
     end_trying,
     new_api_key,
     read_keys,
@@ -38,7 +39,7 @@ from armload.services.reaching import (
 )
 from armload.services.state import ServiceOnBoard, installed_service
 from armload.services.unit import UnitFacts
-from armload.services.users import opened_to
+from armload.services.users import opened_to, user_for
 from armload.services.version import ServiceLayout
 from armload.serving.listing import stop_service
 
@@ -167,11 +168,18 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             facts = boot_facts(host, board)
             wanted = found.record.init if found.record else None
             init = choose(facts, wanted, board.name)
-            user = found.record.user if found.record else None
+            known = found.record
+            user = known.user if known else user_for(facts, init, found.name).name
             unit = UnitFacts(name=found.name, folder=layout.folder, user=user)
             end_trying(host, facts, layout)
-            remove_unit(host, facts, init, unit)
+            kept = remove_unit(host, facts, init, unit)
+            end_by_hand(host, facts, layout.folder)
             delete_folder(host, layout.folder)
+    if kept:
+        progress.say(
+            f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "
+            "until that can no longer be seen; it stays."
+        )
     forget_installed_key(board.name, found.name)
     return ChangedService(board=board.name, name=found.name, done="removed", version=found.version)
 

@@ -17,6 +17,7 @@ from armload.boards.host import Completed
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
+from armload.services.folder import end_by_hand
 from armload.services.init_systems import (
     Cron,
     InitSystem,
@@ -359,8 +360,12 @@ def test_what_another_work_folder_installed_stays(short_service: Path, tmp_path:
     unit = unit_in(short_service)
     with pytest.raises(UsageError, match="already there"):
         install_unit(host, facts, init, unit, overwrite=False)
-    remove_unit(host, facts, init, unit)
+    assert remove_unit(host, facts, init, unit) == (PurePosixPath(tmp_path / "armload-chat.cfg"),)
     assert unit_state(host, facts, init, theirs).presence == "installed"
+    act(host, facts, init, unit, "start")
+    wait_until(lambda: starts(short_service) == 1)
+    end_by_hand(host, facts, unit.folder)
+    assert not unit_state(host, facts, init, unit).is_active
 
 
 def test_openharmony_s_limits_are_said_before_anything_is_written() -> None:

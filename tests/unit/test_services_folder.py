@@ -140,6 +140,18 @@ def test_where_it_supervises_itself_it_can_fall_back(
     assert not as_its_user(layout, "mv -f version run")
 
 
+def test_it_reads_its_versions_whatever_the_login_s_umask(
+    host: LocalHost, layout: ServiceLayout
+) -> None:
+    os.umask(0o077)
+    write_version(host, layout, "b", {"start": "true\n", "environment/one": "A=1\n"})
+    assert not as_its_user(layout, "cat versions/b/environment/one")
+    switch(host, layout, "b")
+    hand_over(host, layout, falls_back=False)
+    assert as_its_user(layout, "cat version run versions/b/start versions/b/environment/one")
+    assert not as_its_user(layout, "echo mine >versions/b/start")
+
+
 def test_keys_are_open_to_it_alone(layout: ServiceLayout) -> None:
     about = Path(layout.keys).stat()
     assert stat.S_IMODE(about.st_mode) == 0o640

@@ -472,6 +472,8 @@ def test_a_folder_is_supervised_once(service: ServiceFolder) -> None:
     assert "already has a supervisor running" in second.stderr
     assert service.state()["pid"] == first.pid
     assert not is_gone(child)
+    lock = (service.folder / "lock").stat()
+    assert lock.st_mode & 0o077 == 0, "another user of the board could hold it"
     # What it started does not hold the folder.
     first.kill()
     first.communicate()

@@ -24,7 +24,8 @@ from armload.boards.framing import shell_line
 from armload.boards.ssh_connection import open_connection
 from armload.boards.ssh_transport import PYTHONS_CIPHERS
 from armload.boards.trust import ssh_address
-from armload.core.errors import MissingToolError
+from armload.core.bounds import size_words
+from armload.core.errors import MissingToolError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join, quote
 
@@ -93,7 +94,12 @@ def _setting(workdir: PurePosixPath) -> str:
 
 
 def _read_script(begin: str) -> str:
-    script = sys.stdin.read(_MOST_SCRIPT_BYTES)
+    script = sys.stdin.read(_MOST_SCRIPT_BYTES + 1)
+    if len(script) > _MOST_SCRIPT_BYTES:
+        raise UsageError(
+            f"The script on standard input is longer than {size_words(_MOST_SCRIPT_BYTES)}.",
+            "Copy it to the board, and run it there by its name.",
+        )
     return f"{begin.rpartition(chr(10))[0]}\n{script}"
 
 

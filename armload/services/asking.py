@@ -88,7 +88,9 @@ def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
 def log_tail(host: Host, layout: ServiceLayout, most_bytes: int) -> str:
     """Return the end of a service's log, without control characters."""
     log = quote(layout.log)
-    script = f"tail -c {most_bytes:d} {log}.1 2>/dev/null; tail -c {most_bytes:d} {log} 2>/dev/null"
+    script = (
+        f'for each in {log}.1 {log}; do [ ! -f "$each" ] || tail -c {most_bytes:d} "$each"; done'
+    )
     done = with_retries(lambda: host.run(script))
     return visible(done.stdout[-most_bytes:].decode("utf-8", "replace"))
 
@@ -127,13 +129,18 @@ def _check_keys(url: str, board: str) -> None:
     Raises:
         RunError: somebody is.
     """
-    try:
-        answer = requests.get(f"{url}/v1/models", timeout=_ANSWERS_WITHIN_S, allow_redirects=False)
-    except requests.RequestException as error:
-        raise ConnectError(f"{board}: the service does not answer: {error}.") from error
-    if answer.status_code not in _REFUSED:
+    with requests.Session() as session:
+        session.trust_env = False  # a proxy's refusal is not the service's
+        try:
+            with session.get(
+                f"{url}/v1/models", timeout=_ANSWERS_WITHIN_S, allow_redirects=False, stream=True
+            ) as answer:
+                status = answer.status_code
+        except requests.RequestException as error:
+            raise ConnectError(f"{board}: the service does not answer: {error}.") from error
+    if status not in _REFUSED:
         raise RunError(
-            f"{board}: the service answers without an API key (status {answer.status_code}).",
+            f"{board}: the service answers without an API key (status {status}).",
             "Its file of keys may be empty: see armload service.keys.",
         )
 

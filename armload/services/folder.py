@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from armload.boards.boot import BootFacts
@@ -64,12 +64,22 @@ def new_api_key(name: str, key: str = "") -> ApiKey:
     return ApiKey(name=name, key=key or secrets.token_urlsafe(32))
 
 
-def write_keys(host: Host, layout: ServiceLayout, keys: Sequence[ApiKey]) -> None:
-    """Replace a service's keys, which its owner alone may read then."""
+def write_keys(
+    host: Host,
+    layout: ServiceLayout,
+    keys: Sequence[ApiKey],
+    opened: Callable[[PurePosixPath], str] = lambda _: "",
+) -> None:
+    """Replace a service's keys, which its owner alone may read then.
+
+    Args:
+        opened: returns a command that lets somebody else read a file, too; empty for nobody.
+    """
     if len(keys) > _MOST_KEYS:
         raise UsageError(f"A service has at most {_MOST_KEYS} keys.", "Revoke some first.")
     names = KeyNames(names=tuple(each.name for each in keys)).model_dump_json().encode() + b"\n"
-    values = {"folder": layout.folder}
+    part = layout.folder / "versions" / ".keys.part"
+    values = {"folder": layout.folder, "part": part, "opened": opened(part / "keys")}
     content = names + "".join(f"{each.key}\n" for each in keys).encode()
     done = host.run(render("service/keys.sh.j2", values), stdin=content)
     if done.status != 0:
@@ -138,12 +148,19 @@ def write_run(host: Host, layout: ServiceLayout, content: str, supervise: PurePo
     Args:
         supervise: that it starts, which is noted as needed first.
     """
-    part = layout.run.with_name("run.part")
-    uses = supervise.parent.relative_to(layout.workdir)
-    host.write(layout.folder / "uses", [f"{uses}\n".encode()])
-    host.write(part, [content.encode()])
-    script = join(["chmod", "755", part]) + " && " + join(["mv", "-f", part, layout.run])
-    _do(host, f"{script} && sync", f"{layout.run}")
+    # The service's user may make files in its folder, such as links, but none among its versions.
+    versions = layout.folder / "versions"
+    uses, run = versions / ".uses.part", versions / ".run.part"
+    host.write(uses, [f"{supervise.parent.relative_to(layout.workdir)}\n".encode()])
+    host.write(run, [content.encode()])
+    script = (
+        join(["mv", "-f", uses, layout.folder / "uses"]),
+        join(["chmod", "755", run]),
+        "sync",
+        join(["mv", "-f", run, layout.run]),
+        "sync",
+    )
+    _do(host, " && ".join(script), f"{layout.run}")
 
 
 def switch(
@@ -193,11 +210,15 @@ def delete_folder(host: Host, folder: PurePosixPath) -> None:
 
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:
     """End a version that is being tried, and delete its folder; harmless where there is none."""
-    folder = layout.trying.folder
+    end_by_hand(host, facts, layout.trying.folder)
+    delete_folder(host, layout.trying.folder)
+
+
+def end_by_hand(host: Host, facts: BootFacts, folder: PurePosixPath) -> None:
+    """End what is supervised in a folder, whatever started it; harmless where nothing is."""
     stop = render("service/by_hand.sh.j2", {"folder": folder, "word": "stop"})
     script = f"[ ! -d {quote(folder)} ] || {{\n{as_root(stop, facts)}\n}}"
     host.run(script, timeout_s=_ENDS_WITHIN_S)
-    delete_folder(host, folder)
 
 
 def _do(host: Host, script: str, what: str) -> None:

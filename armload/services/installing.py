@@ -87,7 +87,7 @@ def install_unit(
         _done(host, facts, init, command, lack, remedy=remedy)
     if unit.user is not None:
         ensure_user(host, facts, unit.user)
-        hand_over(host, facts, unit)
+        hand_over(host, facts, init, unit)
     change: Change = "same"
     for path, file in files.items():
         if found[path] == file.content:
@@ -107,17 +107,20 @@ def install_unit(
     return change
 
 
-def remove_unit(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> None:
+def remove_unit(
+    host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts
+) -> tuple[PurePosixPath | str, ...]:
     """Stop a service, and take its unit and its user away; harmless where nothing is there.
 
-    What belongs to another work folder stays.
+    What belongs to another work folder, or has lost its mark, stays, and is returned.
 
     Raises:
         BoardError: the board refuses.
     """
     found = _found(host, facts, init, unit)
-    if any(_presence(text, unit) == "another's" for text in found.values()):
-        return
+    others = tuple(at for at, text in found.items() if _presence(text, unit) == "another's")
+    if others:
+        return others
     if any(found.values()):
         _done(host, facts, init, init.stop(unit), f"{unit.name} cannot be stopped")
     _done(host, facts, init, init.disable(unit), f"{unit.name} cannot be disabled")
@@ -127,6 +130,7 @@ def remove_unit(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts)
     host.run(commanded(_kept(init.forget(unit)), init, facts), timeout_s=_WITHIN_S)
     if unit.user is not None:
         remove_user(host, facts, unit.user)
+    return ()
 
 
 def act(

@@ -139,6 +139,12 @@ def _resolved(host: Host, where: str) -> tuple[str, ...]:
     there = board_addresses(host)
     address, network = _address(where), _network(where)
     if where in _WILDCARDS:
+        if not there:
+            raise BoardError(
+                f"{host.name}: whether the internet reaches one of its addresses cannot be seen: "
+                "neither ip nor ifconfig is there.",
+                "Install one of them, or listen on the loopback.",
+            )
         _refuse_public(host, there)
         return (where,)
     if address is not None and address.is_loopback:

@@ -21,6 +21,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import log_tail, wait_until_ready
 from armload.services.folder import (
     delete_folder,
+    end_by_hand,
     end_trying,
     new_api_key,
     read_keys,
@@ -33,11 +34,12 @@ from armload.services.reaching import (
     ReachedService,
     check_names,
     forget_installed_key,
+    leased_service,
     reached_service,
 )
 from armload.services.state import ServiceOnBoard, installed_service
 from armload.services.unit import UnitFacts
-from armload.services.users import hand_over
+from armload.services.users import opened_to, user_for
 from armload.services.version import ServiceLayout
 from armload.serving.listing import stop_service
 
@@ -130,17 +132,10 @@ def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> Sto
 
 def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
     """Stop and start an installed service, and wait until it answers."""
-    with reached_service(board, name, progress) as service:
-        with leased(
-            *(service.host, board.workdir, progress),
-            wait_s=wait_s,
-            beside=lambda: connect(board, progress),
-        ):
-            act(service.host, *service.chosen, service.unit, "restart")
-            now = _restarted(service, progress)
-        return ChangedService(
-            board=board.name, name=now.name, done="restarted", version=now.version
-        )
+    with leased_service(board, name, progress, wait_s=wait_s) as service:
+        act(service.host, *service.chosen, service.unit, "restart")
+        now = _restarted(service, progress)
+    return ChangedService(board=board.name, name=now.name, done="restarted", version=now.version)
 
 
 def _restarted(service: ReachedService, progress: Progress) -> ServiceOnBoard:
@@ -169,27 +164,46 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             wait_s=wait_s,
             beside=lambda: connect(board, progress),
         ):
+            found = installed_service(host, board.workdir, found.name)
             facts = boot_facts(host, board)
             wanted = found.record.init if found.record else None
             init = choose(facts, wanted, board.name)
-            user = found.record.user if found.record else None
+            known = found.record
+            user = known.user if known else user_for(facts, init, found.name).name
             unit = UnitFacts(name=found.name, folder=layout.folder, user=user)
             end_trying(host, facts, layout)
-            remove_unit(host, facts, init, unit)
+            kept = remove_unit(host, facts, init, unit)
+            end_by_hand(host, facts, layout.folder)
             delete_folder(host, layout.folder)
+    if kept:
+        progress.say(
+            f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "
+            "until that can no longer be seen; it stays."
+        )
     forget_installed_key(board.name, found.name)
     return ChangedService(board=board.name, name=found.name, done="removed", version=found.version)
 
 
 def change_keys(
-    board: Board, progress: Progress, *, name: str, add: Sequence[str], revoke: Sequence[str]
+    board: Board,
+    progress: Progress,
+    *,
+    name: str,
+    add: Sequence[str],
+    revoke: Sequence[str],
+    wait_s: float,
 ) -> ServiceKeys:
     """Add and revoke keys of an installed service, which is restarted then; or list their names.
 
     Raises:
         UsageError: no key has that name, one has it already, or none would be left.
     """
-    with reached_service(board, name, progress) as service:
+    changes = bool(add or revoke)
+    with (
+        leased_service(board, name, progress, wait_s=wait_s)
+        if changes
+        else reached_service(board, name, progress)
+    ) as service:
         host, layout = service.host, service.layout
         keys = list(read_keys(host, layout))
         names = [each.name for each in keys]
@@ -208,10 +222,9 @@ def change_keys(
                 "Add another with --add in the same command, or stop it: armload service.stop "
                 f"--board {board.name} --name {layout.name}",
             )
-        if new or revoke:
-            write_keys(host, layout, kept)
-            if service.unit.user:
-                hand_over(host, service.chosen.facts, service.unit)
+        if changes:
+            facts = service.chosen.facts
+            write_keys(host, layout, kept, lambda path: opened_to(facts, service.unit, path))
             # The server reads its keys when it starts.
             if service.state.is_alive:
                 act(host, *service.chosen, service.unit, "restart")

@@ -16,6 +16,7 @@ from armload.boards.host import Host
 from armload.core.errors import UsageError
 from armload.core.files import require_file, written_in
 from armload.core.progress import Progress
+from armload.deploy.lease import leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.runs.api_keys import key_file
 from armload.services.folder import ApiKey, new_api_key, read_keys
@@ -87,6 +88,25 @@ def reached_service(board: Board, name: str, progress: Progress) -> Iterator[Rea
     """
     with closing(connect(board, progress)) as host:
         yield reached_on(host, board, name)
+
+
+@contextmanager
+def leased_service(
+    board: Board, name: str, progress: Progress, *, wait_s: float
+) -> Iterator[ReachedService]:
+    """Reach an installed service, and have its board for oneself within the block.
+
+    The service is as the board tells it once nobody else can change it.
+    """
+    with (
+        reached_service(board, name, progress) as service,
+        leased(
+            *(service.host, board.workdir, progress),
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+        ),
+    ):
+        yield reached_on(service.host, board, service.layout.name)
 
 
 def installed_key_file(board: str, name: str) -> Path:

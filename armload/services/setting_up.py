@@ -151,7 +151,7 @@ def install(
                 install_unit(host, *chosen, unit, overwrite=overwrite)
                 switch(host, layout, made.record.id)
                 if unit.user:
-                    hand_over(host, chosen.facts, unit)
+                    hand_over(host, *chosen, unit)
                 act(host, *chosen, unit, "start")
                 wait_until_ready(host, layout, made.record.id, progress)
                 speeds = ask(host, made.record, keys[0].key, progress)

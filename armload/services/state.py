@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal
@@ -12,6 +13,7 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError, UsageError
 from armload.core.shell import render
 from armload.core.values import Count, Value, parse_json, whole_number
+from armload.services.unit import is_name
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
 
 Condition = Literal["loading", "ready", "pausing", "stopped", "failed", "not running"]
@@ -193,7 +195,9 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
         elif not found:
             continue
         elif word in ("#version", "#former", "#trial"):
-            found[-1][word[1:]] = rest
+            # The service's user may have written it.
+            if _ID.fullmatch(rest):
+                found[-1][word[1:]] = rest
         elif word == "#kept":
             kept = found[-1]["kept"]
             assert isinstance(kept, list)  # noqa: S101
@@ -205,9 +209,14 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
         elif line and expected:
             found[-1][_FIELDS[expected]] = _document(expected, line)
             expected = ""
-    return tuple(ServiceOnBoard.model_validate({**each, "up_s": up_s}) for each in found)
+    return tuple(
+        ServiceOnBoard.model_validate({**each, "up_s": up_s})
+        for each in found
+        if is_name(str(each["name"]))
+    )
 
 
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _FIELDS = {"#state": "state", "#service.json": "record", "#speed.json": "speed"}
 
 

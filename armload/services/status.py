@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Annotated
@@ -18,10 +17,11 @@ from armload.boards.connect import connect, is_off
 from armload.boards.host import Host
 from armload.boards.probe import probe
 from armload.boards.throttling import ThrottleState
+from armload.core.bounds import within
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
-from armload.core.values import Count, Finite, Value
+from armload.core.values import Count, Finite, Value, parse_json
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import reached
 from armload.services.init_systems import choose
@@ -32,7 +32,7 @@ from armload.services.state import Condition, ServiceOnBoard, installed_services
 from armload.services.unit import Presence
 from armload.services.version import ServiceLayout, ServiceVersion
 
-_WAIT_S = 5.0
+_WAIT_S, _WHOLE_S = 5.0, 15.0
 _MOST_BYTES, _PART_BYTES = 1 << 20, 1 << 16
 _OK = 200
 
@@ -225,23 +225,27 @@ def _activity(host: Host, record: ServiceVersion, key: str) -> tuple[ModelActivi
 def _loaded(session: requests.Session, url: str) -> Mapping[str, bool]:
     """Return which of a router's models are in memory."""
     try:
-        found = json.loads(_content(session, f"{url}/models"))
+        found = parse_json(_content(session, f"{url}/models"))
         return {
             str(each["id"]): each["status"]["value"] in ("loaded", "loading")
             for each in found["data"]
         }
-    except (ValueError, KeyError, TypeError, requests.RequestException):
+    except (ValueError, KeyError, TypeError, TimeoutError, requests.RequestException):
         return {}
 
 
 def _metrics(session: requests.Session, url: str) -> ServerSample | None:
     try:
         return read_metrics(_content(session, url).decode("utf-8", "replace"), 0.0)
-    except requests.RequestException:
+    except (TimeoutError, requests.RequestException):
         return None
 
 
 def _content(session: requests.Session, url: str) -> bytes:
+    return within(_WHOLE_S, lambda: _read(session, url))
+
+
+def _read(session: requests.Session, url: str) -> bytes:
     with session.get(url, timeout=_WAIT_S, stream=True, allow_redirects=False) as answer:
         if answer.status_code != _OK:
             raise BoardError(f"{url} answers {answer.status_code}.")

@@ -18,8 +18,14 @@ from armload.core.errors import UsageError
 from armload.core.values import Count, Value
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\$?"
 _NO_SUM = "0" * 64
 _MARK = re.compile(rf"armload-service ({_NAME}) ([0-9a-f]{{12}}) ([0-9a-f]{{64}})")
+
+
+def is_name(text: str) -> bool:
+    """Say whether a service can have this name."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 def check_name(name: str) -> str:
@@ -28,7 +34,7 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: it is none.
     """
-    if not re.fullmatch(_NAME, name):
+    if not is_name(name):
         raise UsageError(
             f"{name[:60]!r} cannot name a service.",
             "Use up to 40 letters, digits, - and _, with a letter or digit first: --name chat",
@@ -71,6 +77,16 @@ class UnitFacts(Value):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         return check_name(name)
+
+    @field_validator("user")
+    @classmethod
+    def _is_a_user(cls, user: str | None) -> str | None:
+        if user is not None and not re.fullmatch(_USER, user):
+            raise UsageError(
+                f"{user[:60]!r} cannot name a user of a board.",
+                "Log in there as another user, or as root.",
+            )
+        return user
 
     @field_validator("description")
     @classmethod

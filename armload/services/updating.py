@@ -11,14 +11,12 @@ from armload.analysis.comparison import ComparedFigure
 from armload.analysis.ratios import as_long
 from armload.analysis.statistics import Ratio, ratio_of_runs, surely_above
 from armload.boards.board import Board
-from armload.boards.connect import connect
 from armload.boards.ports import free_port
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, RunError, SlowerError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
 from armload.core.values import Value, three_figures
-from armload.deploy.lease import leased
 from armload.deploy.retry import with_retries
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -43,7 +41,7 @@ from armload.services.making import (
     make_version,
     supervisor_lines,
 )
-from armload.services.reaching import ReachedService, key_of, reached_on, reached_service
+from armload.services.reaching import ReachedService, key_of, leased_service, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.state import SupervisorState
 from armload.services.users import UserIds, ensure_user, hand_over
@@ -250,6 +248,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         is_switched = True
         began_s = time.monotonic()
         switch(host, layout, version_id, trial=old.id)
+        _hand_over(service)
         _restart(service, by_init=is_other_run)
         wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
@@ -282,7 +281,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
 
 def _hand_over(service: ReachedService) -> None:
     if service.unit.user:
-        hand_over(service.host, service.chosen.facts, service.unit)
+        hand_over(service.host, *service.chosen, service.unit)
 
 
 def _fits_beside(change: _Change) -> bool:
@@ -305,13 +304,14 @@ def _tried(change: _Change) -> tuple[SpeedChange, ...]:
         "supervisor": supervisor_lines(record, change.ids, port=port, failures=1),
     }
     start = render("service/by_hand.sh.j2", {"folder": trying.folder, "word": "start"})
+    if change.ids is not None:
+        start = as_root(start, service.chosen.facts)
     end_trying(host, service.chosen.facts, layout)
     try:
         write_version(host, trying, record.id, files)
         write_run(host, trying, run_script(made, trying), made.supervise)
         switch(host, trying, record.id)
-        _hand_over(service)
-        if host.run(as_root(start, service.chosen.facts)).status != 0:
+        if host.run(start).status != 0:
             raise RunError(f"{host.name}: the new version cannot be started.")
         wait_until_ready(host, trying, record.id, change.progress)
         speeds = ask(host, record, change.key, change.progress, port=port)
@@ -447,7 +447,7 @@ def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> 
         UsageError: there is none.
         RunError: it does not answer; the service goes on with the version that it had.
     """
-    with reached_service(board, name, progress) as service:
+    with leased_service(board, name, progress, wait_s=wait_s) as service:
         host, layout = service.host, service.layout
         target, now = service.state.rollback, service.record.id
         if service.state.trial not in (None, now):
@@ -457,28 +457,23 @@ def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> 
                 f"{board.name}: the service {layout.name} has no former version.",
                 "There is one after the first armload service.update.",
             )
-        with leased(
-            *(host, board.workdir, progress),
-            wait_s=wait_s,
-            beside=lambda: connect(board, progress),
-        ):
-            began_s = time.monotonic()
-            switch(host, layout, target, former=now, confirmed=True)
+        began_s = time.monotonic()
+        switch(host, layout, target, former=now, confirmed=True)
+        _restart(service)
+        try:
+            wait_until_ready(host, layout, target, progress, service.state.state)
+        except BaseException:
+            switch(host, layout, now, former=target, confirmed=True)
             _restart(service)
-            try:
-                wait_until_ready(host, layout, target, progress, service.state.state)
-            except BaseException:
-                switch(host, layout, now, former=target, confirmed=True)
-                _restart(service)
-                progress.say(f"{board.name}: {layout.name} goes on with its version {now}.")
-                raise
-            silent_s = time.monotonic() - began_s
-            record = service.look().record
-        return RolledBack(
-            board=board.name,
-            name=layout.name,
-            version=target,
-            former=now,
-            models=record.names if record else "",
-            silent_s=silent_s,
-        )
+            progress.say(f"{board.name}: {layout.name} goes on with its version {now}.")
+            raise
+        silent_s = time.monotonic() - began_s
+        record = service.look().record
+    return RolledBack(
+        board=board.name,
+        name=layout.name,
+        version=target,
+        former=now,
+        models=record.names if record else "",
+        silent_s=silent_s,
+    )

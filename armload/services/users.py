@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import PurePosixPath
 
 from armload.boards.boot import BootFacts
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.core.errors import BoardError
-from armload.core.shell import render
+from armload.core.shell import join, render
 from armload.core.values import Value
 from armload.services.init_systems import InitSystem, as_root
 from armload.services.unit import UnitFacts, unit_name
@@ -80,15 +81,26 @@ def ensure_user(host: Host, facts: BootFacts, user: str) -> UserIds:
     return UserIds(uid=int(match[1]), gid=int(match[2]))
 
 
-def hand_over(host: Host, facts: BootFacts, unit: UnitFacts) -> None:
-    """Let a service's own user read its folder, and write in the folder itself.
+def opened_to(facts: BootFacts, unit: UnitFacts, path: PurePosixPath) -> str:
+    """Return a command that lets a service's own user read a file; empty where it has none."""
+    if unit.user is None or not _is_own(unit.user):
+        return ""
+    return as_root(f"{join(['chgrp', unit.user, path])} && {join(['chmod', '640', path])}", facts)
+
+
+def hand_over(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> None:
+    """Let a service's own user read its keys, and make files in its folder beside those there.
+
+    Whoever answers for a service that was broken into is that user: it must not be able to replace
+    what root starts, nor lead what the login writes later to other files.
 
     Raises:
         BoardError: the board refuses.
     """
     if unit.user is None or not _is_own(unit.user):
         return
-    script = render("service/hand_over.sh.j2", {"user": unit.user, "folder": unit.folder})
+    values = {"user": unit.user, "folder": unit.folder, "falls_back": init.sets_user}
+    script = render("service/hand_over.sh.j2", values)
     done = host.run(as_root(script, facts))
     if done.status != 0:
         raise BoardError(

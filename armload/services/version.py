@@ -187,8 +187,11 @@ class ServiceLayout(Value):
 
     @property
     def trying(self) -> ServiceLayout:
-        """The folder of a version that is tried on another port."""
-        return self.model_copy(update={"name": f"{self.name}/try"})
+        """The folder of a version that is tried on another port.
+
+        Root starts it, so it lies where the service's user cannot make one.
+        """
+        return self.model_copy(update={"name": f"{self.name}/versions/try"})
 
     def version(self, version_id: str) -> PurePosixPath:
         return self.folder / "versions" / version_id

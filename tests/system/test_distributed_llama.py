@@ -229,6 +229,23 @@ def test_strangers_are_hung_up_on_and_the_run_goes_on(ready: Ready) -> None:
     assert ended.status == 0, ended.log
 
 
+def test_a_stranger_that_says_little_at_a_time_keeps_nobody_waiting(ready: Ready) -> None:
+    with _workers(ready, 1) as (worker,):
+        with socket.create_connection(("127.0.0.1", worker.port)) as stranger:
+            stranger.settimeout(0.5)
+            sent = 0
+            with suppress(ConnectionError):
+                while sent < 100:  # of a greeting of more bytes
+                    stranger.sendall(b"a")
+                    sent += 1
+                    with suppress(TimeoutError):
+                        assert stranger.recv(1) == b""
+                        break
+            assert sent < 100
+        ended = _run(ready, [worker])
+    assert ended.status == 0, ended.log
+
+
 def test_a_worker_with_another_key_takes_no_part(ready: Ready) -> None:
     with _workers(ready, 1, key="1" * 40) as (worker,):
         process = subprocess.Popen(

@@ -86,6 +86,9 @@ def test_by_adb(ann: Person) -> None:
             "phone", f"target: host\nworkdir: {board_folder(ann)}\nreach: {{kind: adb}}\n"
         )
         does_all(ann, "phone")
+        done = shell(ann, "phone", says=b"echo began\n" + b"#" * (1 << 20))
+        assert (done.returncode, done.stdout) == (2, b""), "a part of it must not run"
+        assert b"longer than 1 MiB" in done.stderr
 
 
 def test_by_hdc(ann: Person) -> None:

@@ -134,6 +134,20 @@ def test_a_log_that_somebody_removes_begins_again(service: ServiceFolder) -> Non
     wait_until(lambda: "line\nline\n" in (service.folder / "moved").read_text())
 
 
+def test_a_log_that_is_another_file_s_second_name_is_left_alone(
+    service: ServiceFolder, tmp_path: Path
+) -> None:
+    """The service's user can link a file that root alone may write, on older kernels."""
+    other = tmp_path / "other"
+    other.write_text("precious\n")
+    (service.folder / "log").hardlink_to(other)
+    service.version("a", "echo line; exit 3")
+    service.use("a")
+    service.run()
+    assert other.read_text() == "precious\n"
+    assert service.state()["log_dropped_bytes"] > 0
+
+
 def test_full_storage_does_not_stop_a_service(service: ServiceFolder, tmp_path: Path) -> None:
     done = tmp_path / "done"
     script = (
@@ -458,6 +472,8 @@ def test_a_folder_is_supervised_once(service: ServiceFolder) -> None:
     assert "already has a supervisor running" in second.stderr
     assert service.state()["pid"] == first.pid
     assert not is_gone(child)
+    lock = (service.folder / "lock").stat()
+    assert lock.st_mode & 0o077 == 0, "another user of the board could hold it"
     # What it started does not hold the folder.
     first.kill()
     first.communicate()

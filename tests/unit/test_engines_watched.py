@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +19,7 @@ from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.watched import read
 from armload.engines.watched.output import read_output
+from armload.engines.watched.pattern import compiled, find
 from armload.engines.watched.read import read_watching
 from armload.engines.watched.reader import load_reader
 from armload.report.table import NewRun, list_table, run_table
@@ -378,3 +380,12 @@ Prediction\n    nTokens: {len(WORDS)}\n   tokens/s: 10.00 (100.00 ms/tok)\n"
     assert run.summary.ttft_s == pytest.approx(0.2)
     assert run.text == "".join(f" {word}" for word in WORDS)
     assert any("root node's alone" in note for note in run.notes)
+
+
+def test_a_hostile_output_takes_a_time_that_grows_with_its_length_alone() -> None:
+    pattern = compiled("load time {load_s:s}\ndecode {decode_s:duration}")
+    digits = b"9" * 2000
+    lines = b"load time 1 s\n" + b"\r\n" * 1_000_000 + b"decode " + digits + b"s\n"
+    (found,) = find(pattern, lines)
+    assert found.figures["load_s"].value == 1.0
+    assert math.isnan(found.figures["decode_s"].value)

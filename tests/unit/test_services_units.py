@@ -17,6 +17,7 @@ from armload.boards.host import Completed
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
+from armload.services.folder import end_by_hand
 from armload.services.init_systems import (
     Cron,
     InitSystem,
@@ -359,8 +360,12 @@ def test_what_another_work_folder_installed_stays(short_service: Path, tmp_path:
     unit = unit_in(short_service)
     with pytest.raises(UsageError, match="already there"):
         install_unit(host, facts, init, unit, overwrite=False)
-    remove_unit(host, facts, init, unit)
+    assert remove_unit(host, facts, init, unit) == (PurePosixPath(tmp_path / "armload-chat.cfg"),)
     assert unit_state(host, facts, init, theirs).presence == "installed"
+    act(host, facts, init, unit, "start")
+    wait_until(lambda: starts(short_service) == 1)
+    end_by_hand(host, facts, unit.folder)
+    assert not unit_state(host, facts, init, unit).is_active
 
 
 def test_openharmony_s_limits_are_said_before_anything_is_written() -> None:
@@ -425,9 +430,15 @@ class NothingRuns(LocalHost):
         raise AssertionError(command)
 
 
+@pytest.mark.parametrize("user", ["root\nExecStartPre=+/bin/sh", "a b", "", "-x", "x/y"])
+def test_no_unit_names_a_user_that_no_board_has(user: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a user"):
+        unit_in(PurePosixPath("/w/services/chat"), user=user)
+
+
 def test_a_person_s_user_and_files_are_left_alone() -> None:
     host = NothingRuns("kitchen")
     remove_user(host, PI, "pi")
-    hand_over(host, PI, unit_in(PurePosixPath("/w/services/chat"), user="pi"))
+    hand_over(host, PI, Systemd(PI), unit_in(PurePosixPath("/w/services/chat"), user="pi"))
     with pytest.raises(AssertionError, match="userdel"):
         remove_user(host, PI, "armload-chat")

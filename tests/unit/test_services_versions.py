@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards.host import Completed
+from armload.boards.local import LocalHost
 from armload.cli.verbs.service import InstallOptions, wanted_models
-from armload.core.errors import UsageError
+from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
 from armload.engines.server import ServerAddress
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
 from armload.services.folder import new_api_key
-from armload.services.listening import WantedAddress, is_public, parse_addresses
+from armload.services.listening import (
+    WantedAddress,
+    choose_listening,
+    is_public,
+    parse_addresses,
+)
 from armload.services.making import WantedModel
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
@@ -81,6 +89,29 @@ def test_a_tailnet_is_private_and_the_internet_is_not() -> None:
     private = ("10.0.0.1", "192.168.1.20", "100.101.2.3", "127.0.0.1", "fd00::1", "fe80::1")
     assert not any(is_public(ip_address(each)) for each in private)
     assert all(is_public(ip_address(each)) for each in ("8.8.8.8", "2a00:1450::1", "100.128.0.1"))
+
+
+class Addressed(LocalHost):
+    """A board with these addresses, as its tools tell."""
+
+    said = ""
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        if "ip -o addr" in command:
+            return Completed(status=0, stdout=self.said.encode(), stderr=b"")
+        return super().run(command, stdin=stdin, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("where", ["0.0.0.0", "::"])
+def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(where: str) -> None:
+    host, wanted = Addressed("kitchen"), WantedAddress(where=where, port=None)
+    with pytest.raises(BoardError, match="cannot be seen"):
+        choose_listening(host, wanted, {}, wants_public=False)
+    host.said = IP + "3: eth1    inet 8.8.8.8/24 scope global eth1\n"
+    with pytest.raises(UsageError, match=r"8\.8\.8\.8 can be reached from the internet"):
+        choose_listening(host, wanted, {}, wants_public=False)
+    host.said = IP
+    assert choose_listening(host, wanted, {}, wants_public=False).addresses == (where,)
 
 
 def test_a_service_is_named_by_the_address_that_others_reach() -> None:
@@ -227,6 +258,25 @@ def test_each_model_takes_its_own_plan_file(tmp_path: Path) -> None:
     three = InstallOptions.typed({**words, "model": "a,b,c"})
     with pytest.raises(UsageError, match="2 files for 3 models"):
         wanted_models(three, Request(board="kitchen"))
+
+
+def test_every_file_of_a_version_is_on_the_storage_before_its_name(tmp_path: Path) -> None:
+    versions = tmp_path / "versions"
+    (versions / ".b.part" / "environment").mkdir(parents=True)
+    for name in ("start", "models.ini", "environment/one", "environment/two"):
+        (versions / ".b.part" / name).write_text("")
+    values = {"versions": PurePosixPath(versions), "part": ".b.part", "id": "b"}
+    noting = f'sync() {{ [ -e ../b ] || printf "%s\\n" "$@" >>{tmp_path}/synced; }}\n'
+    script = noting + render("service/settle.sh.j2", values)
+    assert subprocess.run(["sh", "-c", script], check=False).returncode == 0
+    synced = (tmp_path / "synced").read_text().split()
+    assert {"start", "models.ini", "environment/one", "environment/two", "."} <= set(synced)
+    assert (versions / "b" / "environment" / "two").exists()
+
+
+def test_a_name_that_no_service_can_have_is_none() -> None:
+    lines = ["#up b 7", "#service ../x", "#version a", "#service a\x1b[2J", "#service tutor"]
+    assert [each.name for each in parse_services(lines, "kitchen")] == ["tutor"]
 
 
 def test_a_version_is_switched_so_that_every_moment_has_a_whole_one(tmp_path: Path) -> None:

@@ -420,7 +420,8 @@ static int take_folder(const char *folder)
         fprintf(stderr, "supervise: %s: %s\n", folder, strerror(errno));
         return UNUSABLE;
     }
-    int lock = open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    /* Who can open it can hold it. */
+    int lock = open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (lock < 0) {
         fprintf(stderr, "supervise: %s/lock: %s\n", folder, strerror(errno));
         return UNUSABLE;

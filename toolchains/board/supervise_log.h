@@ -12,7 +12,8 @@ static struct {
     int64_t most_bytes, dropped_bytes;
 } record = {.file = -1, .most_bytes = 1 << 20};
 
-/* The size of the file, opened again where it has been removed; -1 where there is none. */
+/* The size of the file, opened again where it has been removed; -1 where there is none. The folder
+ * may take files of the service's user: a name that it has given to another file is none. */
 static int64_t open_log(void)
 {
     struct stat about;
@@ -21,7 +22,13 @@ static int64_t open_log(void)
     if (record.file >= 0)
         close(record.file);
     record.file = open("log", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
-    return record.file >= 0 && fstat(record.file, &about) == 0 ? about.st_size : -1;
+    if (record.file < 0)
+        return -1;
+    if (fstat(record.file, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 1)
+        return about.st_size;
+    close(record.file);
+    record.file = -1;
+    return -1;
 }
 
 /* How much of it goes into a file with so much room: whole lines, where one fits. */

@@ -94,6 +94,29 @@ bool take(int socket, void * data, size_t size) {
     return true;
 }
 
+// The whole greeting in so many seconds: a byte now and then would keep all others waiting.
+bool take_greeting(int socket, greeting & hello, int seconds) {
+    using namespace std::chrono;
+    const auto until = steady_clock::now() + std::chrono::seconds(seconds);
+    char *     at    = (char *) &hello;
+    for (size_t size = sizeof(hello); size > 0;) {
+        const int64_t left_us = duration_cast<microseconds>(until - steady_clock::now()).count();
+        if (left_us <= 0) {
+            return false;
+        }
+        const timeval time = { (time_t) (left_us / 1000000), (suseconds_t) (left_us % 1000000) };
+        setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+        const ssize_t count = recv(socket, at, size, 0);
+        if (count == 0 || (count < 0 && errno != EINTR)) {
+            return false;
+        }
+        at += count < 0 ? 0 : count;
+        size -= (size_t) (count < 0 ? 0 : count);
+    }
+    limit(socket, seconds);
+    return true;
+}
+
 bool put_text(int socket, const std::string & text) {
     const uint32_t size = (uint32_t) text.size();
     return put(socket, &size, sizeof(size)) && put(socket, text.data(), size);
@@ -165,7 +188,7 @@ int accept_node(int listener, const std::string & key, greeting & hello) {
         }
         limit(client, CLIENT_LIMIT_S);
         send_at_once(client);
-        if (take(client, &hello, sizeof(hello))) {
+        if (take_greeting(client, hello, CLIENT_LIMIT_S)) {
             const greeting known = greeting_of(key, hello.from, hello.to, hello.nodes);
             if (is_same((const char *) &known, (const char *) &hello, sizeof(known)) && hello.nodes <= MOST_NODES &&
                 hello.from < hello.to && hello.to < hello.nodes && put(client, &READY, 1)) {

@@ -456,7 +456,7 @@ def remove(options: OneServiceOptions) -> Result:
     return as_result(done, changed_line(done))
 
 
-class KeyOptions(OnNamedBoard, OutputOptions):
+class KeyOptions(OnNamedBoard, Waiting, OutputOptions):
     """Keys of an installed service."""
 
     name: Annotated[str, _NAME] = ""
@@ -487,5 +487,6 @@ def keys(options: KeyOptions) -> Result:
         name=options.name,
         add=[options.add] if options.add else [],
         revoke=options.revoke,
+        wait_s=options.wait_s,
     )
     return as_result(done, keys_view(done))

@@ -19,6 +19,7 @@ _MOST_LINES_FOUND = 100_000
 _ESCAPE = rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])"
 _ESCAPES = re.compile(_ESCAPE)
 _PART = re.compile(rb"(?P<escape>%s)|(?P<space>[ \t\v\f]+)|[^\x1b \t\v\f]+|\x1b" % _ESCAPE)
+_BLANKS = re.compile(rb"[\r\n]*+")
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 # Possessive, and never begun within a number: nothing is tried twice.
@@ -262,9 +263,8 @@ def _line_end(output: bytes, position: int) -> int:
 
 
 def _after_blanks(output: bytes, position: int) -> int:
-    while output[position : position + 1] in (b"\r", b"\n"):
-        position += 1
-    return position
+    blanks = _BLANKS.match(output, position)
+    return blanks.end() if blanks else position
 
 
 def _match(line: _Line, output: bytes, begin: int) -> Found | None:
@@ -320,6 +320,7 @@ def _value(text: bytes, unit: str) -> float:
     if unit == DURATION:
         parts = _DURATION_PART.findall(text.decode("utf-8"))
         scale = TIMES_S | {"h": 3600.0, "m": 60.0, "µs": 1e-6, "μs": 1e-6}
-        return sum(float(number) * scale[each] for number, each in parts)
-    number = float(text)
+        number = sum(float(number) * scale[each] for number, each in parts)
+    else:
+        number = float(text)
     return number if math.isfinite(number) else math.nan

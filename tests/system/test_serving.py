@@ -156,7 +156,7 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
     started = json.loads(ann.types("serve", "--board", "here", *FAST, "--detach", "--json").stdout)
     assert (started["is_detached"], started["url"]) == (True, None)
     (listed,) = json.loads(ann.types("service.list", "--board", "here", "--json").stdout)
-    assert (listed["run"], listed["is_detached"]) == (started["run"], True)
+    assert (listed["name"], listed["kind"]) == (started["run"], "detached")
     assert started["run"] in ann.types("service.list", "--board", "here").stdout
 
     with serving(ann, "--model", MODEL) as again:  # whatever its options are
@@ -170,10 +170,11 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
     assert "armload service.stop --board here" in busy.stderr
 
     stopped = json.loads(ann.types("service.stop", "--board", "here", "--json").stdout)
-    assert (stopped["id"], stopped["exit"]["kind"]) == (started["run"], "done")
+    assert (stopped["name"], stopped["kind"]) == (started["run"], "detached")
+    assert run_of(ann, started["run"])["exit"]["kind"] == "done"
     again.leaves_nothing(ann)
     none = ann.types("service.stop", "--board", "here", status=2)
-    assert "here has no service." in none.stderr
+    assert "here has no running service." in none.stderr
     assert json.loads(ann.types("service.list", "--board", "here", "--json").stdout) == []
 
 

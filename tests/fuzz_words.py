@@ -283,6 +283,10 @@ NEEDED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("tune", "requests"): ("--for=total-time", "--rate=1"),
     ("tune", "timeout"): _TUNED,
     ("tradeoff", ""): ("--", "latest:a.gguf", "latest:b.gguf"),
+    **{
+        (f"service.{verb}", ""): ("--board=here",)
+        for verb in ("install", "logs", "restart", "update", "rollback", "remove", "keys")
+    },
 }
 """What else a command line needs before a number counts: of an option, or of a verb."""
 

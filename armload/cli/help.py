@@ -31,7 +31,17 @@ _VERSION = ("-V, --version", "show the version")
 
 _HEADINGS = (
     *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
-    *("Quantisation", "Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter"),
+    *(
+        "Quantisation",
+        "Repeats",
+        "Engine",
+        "Requests",
+        "Cores",
+        "Board",
+        "Conditions",
+        "Build",
+        "Filter",
+    ),
     "Output",
 )
 _MOST_UNGROUPED = 9

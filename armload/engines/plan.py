@@ -379,8 +379,8 @@ class Plan(Computation):
     governor: Annotated[
         Annotated[str, AfterValidator(_names_governors)] | None,
         Option(
-            "frequency governor during each run: performance for the CPU, or of several devices, "
-            "such as cpu=performance+memory=performance (cpu, memory, gpu, npu, interconnect)",
+            "frequency governor during each run: performance for the CPU, memory=performance for "
+            "another device (memory, gpu, npu, interconnect), several joined by +",
             several="commas",
             heading="Conditions",
             harmless="anywhere",

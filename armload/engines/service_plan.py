@@ -54,7 +54,9 @@ class ServiceSettings(Computation):
         embeddings: answer ``/v1/embeddings``, and how tokens are pooled into one; none for not.
     """
 
-    slots: Annotated[Slots, Option("requests to answer at once; others wait", "N")] = DEFAULT_SLOTS
+    slots: Annotated[
+        Slots, Option("requests to answer at once; others wait", "N", heading="Requests")
+    ] = DEFAULT_SLOTS
     threads: Annotated[Threads | None, THREADS.of_one("as many as cores")] = None
     context_tokens: Annotated[
         TokenCount,
@@ -77,6 +79,7 @@ class ServiceSettings(Computation):
             "memory for caching the prompts of earlier requests, such as 256MiB",
             "SIZE",
             name="prompt-cache",
+            heading="Requests",
         ),
     ] = 0
     embeddings: Annotated[
@@ -85,6 +88,7 @@ class ServiceSettings(Computation):
             "answer /v1/embeddings, pooled as the model's file specifies (model), or by mean, cls "
             "or last",
             "POOLING",
+            heading="Requests",
         ),
     ] = None
 
@@ -119,7 +123,8 @@ class ServingPlan(ServiceSettings):
     """
 
     temperature: Annotated[
-        Temperature, Option("default for requests that set none; 0 is greedy", "T")
+        Temperature,
+        Option("default for requests that set none; 0 is greedy", "T", heading="Requests"),
     ] = 0.0
     cache_reuse_tokens: Annotated[
         TokenCount | None,
@@ -128,6 +133,7 @@ class ServingPlan(ServiceSettings):
             "and now stand elsewhere",
             "TOKENS",
             "equal beginnings only",
+            heading="Requests",
             name="cache-reuse",
             needs="prompt_cache_bytes",
         ),

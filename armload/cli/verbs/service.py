@@ -390,7 +390,7 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
 
 @verb(UpdateOptions, keeps=True)
 def update(options: UpdateOptions) -> Result:
-    """Change an installed service: its engine, models or settings; back at once if that fails.
+    """Change an installed service; the former version goes on if that fails.
 
     Without options it takes armload's present engine. The new version is copied and tried beside
     the one that runs, where memory allows. Options that are not given stay as they are.
@@ -423,7 +423,7 @@ def update(options: UpdateOptions) -> Result:
 
 @verb(OneServiceOptions)
 def rollback(options: OneServiceOptions) -> Result:
-    """Put the former version of an installed service in force again; nothing is copied.
+    """Put a service's former version in force again; nothing is copied.
 
     Example: armload service.rollback --board dayu200 --name tutor
     """

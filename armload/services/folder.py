@@ -204,8 +204,8 @@ def write_speed(host: Host, layout: ServiceLayout, version_id: str, content: str
 
 
 def delete_folder(host: Host, folder: PurePosixPath) -> None:
-    """Delete a service's folder, or a version's."""
-    _do(host, join(["rm", "-rf", "--", folder]), f"{folder}")
+    """Delete a service's folder, or a version's, so that a power cut does not bring it back."""
+    _do(host, f"{join(['rm', '-rf', '--', folder])} && sync", f"{folder}")
 
 
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:

@@ -33,7 +33,11 @@ def key_file(run_id: str) -> Path:
 
 def keep_key(run_id: str, key: str) -> Path:
     """Write a service's key for programs of this user, and return where."""
-    path = key_file(run_id)
+    return write_key(key_file(run_id), key)
+
+
+def write_key(path: Path, key: str) -> Path:
+    """Write a key into a file that nobody else may read, and return the file."""
     with written_in(path.parent):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from armload.boards.boot import boot_facts
 from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.core.errors import UsageError
-from armload.core.files import require_file, written_in
+from armload.core.files import require_file
 from armload.core.progress import Progress
 from armload.deploy.lease import leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
-from armload.runs.api_keys import key_file
+from armload.runs.api_keys import key_file, write_key
 from armload.services.folder import ApiKey, new_api_key, read_keys
 from armload.services.init_systems import choose
 from armload.services.setting_up import BoardInit, unit_of
@@ -116,13 +115,7 @@ def installed_key_file(board: str, name: str) -> Path:
 
 def keep_installed_key(board: str, name: str, key: ApiKey) -> Path:
     """Keep a key of an installed service for programs of this user, and return where."""
-    path = installed_key_file(board, name)
-    with written_in(path.parent):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{key.key}\n")
-    return path
+    return write_key(installed_key_file(board, name), key.key)
 
 
 def forget_installed_key(board: str, name: str) -> None:

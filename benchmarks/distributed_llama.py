@@ -61,7 +61,7 @@ def main(gguf: Path, text: str, folder: Path) -> None:
     divergence = (np.exp(one) * (one - other)).sum(axis=-1)
     same = (one.argmax(axis=-1) == other.argmax(axis=-1)).mean()
     perplexities = [_perplexity(each, tokens) for each in (one, other)]
-    print(f"{gguf.name}, {len(tokens)} tokens; quantised anew: {converted.facts.requantised}")
+    print(f"{gguf.name}, {len(tokens)} tokens; output {converted.facts.output_type}")
     print(f"KL divergence {divergence.mean():.4g} (at most {divergence.max():.4g})")
     print(f"top token equal {same:.1%}; perplexity {perplexities[0]:.2f}, {perplexities[1]:.2f}")
 

@@ -37,6 +37,7 @@ TINYLLAMA = DistributedModel(
     name="TinyLlama 1.1B 3T",
     architecture="llama",
     matrices="Q4_0",
+    output_type="Q4_0",
     width=2048,
     feed_forward=5632,
     layers=22,
@@ -98,7 +99,9 @@ def _model(name: str) -> DistributedModel:
     if name == TINYLLAMA.name:
         return TINYLLAMA
     path = header_of(next(its for words, its in OUTLINES if re.match(words, name)), Silent())
-    return distributed_model(path, read_outline(path)[1], ())
+    found = distributed_model(path, read_outline(path)[1], ())
+    # Its own converter writes every matrix in Q4_0.
+    return found.model_copy(update={"output_type": "Q4_0"})
 
 
 def summary(found: list[Forecast]) -> dict[str, float | str]:

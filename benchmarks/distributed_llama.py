@@ -260,7 +260,7 @@ def _parted(setup: Setup, numbered: Path, nodes: int) -> str:
     """Return at which token llama.cpp would have gone on otherwise, and by which gap of logits."""
     prompt = setup.prompt(PROMPT)
     before = json.loads(prompt.read_text())["tokens"]
-    words = ["--prompt", prompt, "--pieces", numbered, "-n", str(GREEDY_TOKENS)]
+    words: list[str | Path] = ["--prompt", prompt, "--pieces", numbered, "-n", str(GREEDY_TOKENS)]
     greedy = [int(each) for each in nodes_run(setup, words, nodes=nodes, poll=0).text.split()]
     # llama.cpp says of each token whether it is its own choice.
     (own,) = _likelihoods(setup, before, [greedy])

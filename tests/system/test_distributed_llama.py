@@ -23,6 +23,7 @@ from armload.engines.trace import Step, Trace, read_trace
 from armload.models.gguf import read_model
 from armload.models.synth import synthesise, synthesise_like
 from tests.distributed import SHAPE, engine_for, programs_for, written_prompt
+from tests.networks import Network, network_of_its_own
 
 pytestmark = pytest.mark.build
 
@@ -90,24 +91,35 @@ class Worker:
     process: subprocess.Popen[bytes]
     port: int
     trace: Path
+    host: str = "127.0.0.1"
 
 
 @contextmanager
-def _workers(ready: Ready, count: int, key: str = KEY) -> Iterator[list[Worker]]:
+def _workers(
+    ready: Ready,
+    count: int,
+    *,
+    key: str = KEY,
+    trace: Path | None = None,
+    network: Network | None = None,
+) -> Iterator[list[Worker]]:
+    """Have workers within the block: at the other end of a network, or here."""
+    host, inside = (network.there, network.inside) if network else ("127.0.0.1", ())
     (ready.folder / "their-key").write_text(key + "\n")
     found = []
     try:
         for number in range(count):
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
-            trace = ready.folder / f"worker-{number}.jsonl"
-            trace.unlink(missing_ok=True)
-            words = [str(ready.program), "worker", "--host", "127.0.0.1", "--port", str(port)]
+            written = trace or ready.folder / f"worker-{number}.jsonl"
+            if trace is None:
+                written.unlink(missing_ok=True)
+            words = [*inside, str(ready.program), "worker", "--host", host, "--port", str(port)]
             words += ["--key", str(ready.folder / "their-key"), "--poll", "0"]
             process = subprocess.Popen(
-                words, env={**os.environ, "ARMLOAD_TRACE": str(trace)}, stderr=subprocess.PIPE
+                words, env={**os.environ, "ARMLOAD_TRACE": str(written)}, stderr=subprocess.PIPE
             )
-            found.append(Worker(process=process, port=port, trace=trace))
+            found.append(Worker(process=process, port=port, trace=written, host=host))
         for each in found:
             _until_listening(each)
         yield found
@@ -117,16 +129,20 @@ def _workers(ready: Ready, count: int, key: str = KEY) -> Iterator[list[Worker]]
             each.process.communicate()
 
 
+def _sockets(pid: int) -> str:
+    return Path(f"/proc/{pid}/net/tcp").read_text()
+
+
 def _until_listening(worker: Worker) -> None:
     for _ in range(200):
-        if f":{worker.port:04X} 00000000:0000 0A" in Path("/proc/net/tcp").read_text():
+        if f":{worker.port:04X} 00000000:0000 0A" in _sockets(worker.process.pid):
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens on {worker.port}")
 
 
 def _words(ready: Ready, workers: Sequence[Worker], *more: str) -> list[str]:
-    addresses = [f"127.0.0.1:{each.port}" for each in workers]
+    addresses = [f"{each.host}:{each.port}" for each in workers]
     peers = ";".join(",".join(addresses[number:]) for number in range(1, len(addresses)))
     words = [str(ready.program), "root", "--model", str(ready.model.weights.local)]
     words += ["--prompt", str(ready.prompt), "--pieces", str(ready.model.pieces.local)]
@@ -326,6 +342,29 @@ def test_who_sends_a_nodes_own_proof_back_to_it_takes_no_part(commit: bytes, rea
                 assert stranger.recv(1) == b""
         ended = _run(ready, [worker])
     assert ended.status == 0, ended.log
+
+
+def test_a_worker_whose_disk_is_full_computes_without_a_trace(ready: Ready) -> None:
+    with _workers(ready, 1, trace=Path("/dev/full")) as (worker,):
+        ended = _run(ready, [worker])
+    assert ended.status == 0, ended.log
+    assert len(ended.text.split()) == NEW_TOKENS
+
+
+@pytest.mark.exhaustive(covers=["toolchains/dllama"])
+def test_a_connection_that_is_cut_for_20_s_is_waited_for(ready: Ready) -> None:
+    with network_of_its_own() as network, _workers(ready, 1, network=network) as (worker,):
+        process = subprocess.Popen(
+            [*_words(ready, [worker]), "-n", "150"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        first = process.stdout.read(1)
+        network.cut(for_s=20)
+        rest, log = process.communicate(timeout=120)
+    assert process.returncode == 0, log
+    assert len((first + rest).split()) == 150
 
 
 def test_a_node_that_is_killed_ends_the_root_with_a_word(ready: Ready) -> None:

@@ -206,7 +206,7 @@ def _traced(setup: Setup, command: Sequence[str | Path]) -> Ended:
 
 
 def llama_run(setup: Setup, tokens: int, cores: Sequence[int]) -> Ended:
-    words = [
+    words: list[str | Path] = [
         "-m",
         setup.gguf,
         "-p",

@@ -16,7 +16,14 @@ import statistics
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.analysis.distributed_forecast import node_times
+from armload.analysis.distributed_forecast import (
+    LINK_BITS_PER_S,
+    LINK_DOUBT,
+    ROUND_TRIP_S,
+    NodeTimes,
+    node_times,
+    node_work,
+)
 from armload.boards.hardware import load_hardware
 from armload.core.progress import Silent
 from armload.engines.prediction import Expected
@@ -37,6 +44,7 @@ TINYLLAMA = DistributedModel(
     name="TinyLlama 1.1B 3T",
     architecture="llama",
     matrices="Q4_0",
+    output_type="Q4_0",
     width=2048,
     feed_forward=5632,
     layers=22,
@@ -91,14 +99,45 @@ def _token_s(row: dict[str, str]) -> Expected:
     )
     if times is None:
         raise ValueError(f"{row['id']}: nothing is known of this board")
-    return times.token_s
+    if row["engine_date"] >= MESHED_SINCE:
+        return times.token_s
+    return star_token_s(_model(row["model"]), int(match[1]), times, row["engine"])
+
+
+MESHED_SINCE = "2024-11-21"
+"""Date of release 0.11.0."""
+
+HALVED = ("0.6.0", "0.7.0")
+"""Releases whose nodes exchanged what is between the feed-forward matrices, too."""
+
+
+def star_token_s(model: DistributedModel, nodes: int, times: NodeTimes, release: str) -> Expected:
+    """Return a token's time before release 0.11.0, as its sources have it.
+
+    The root alone computes the output matrix, for which the others wait, and every message passes
+    it: it sends to one worker after the other, then receives. ``llama2-tasks.cpp`` of the release;
+    bytes as upstream counted them (pull request 64).
+    """
+    *_, output = model.computed_tensors()
+    computed_bytes = node_work(model, nodes, 0).size_bytes
+    alone_bytes = output.size_bytes * (1 - 1 / nodes)
+    width, inner = (model.exchanged_bytes * each for each in (model.width, model.feed_forward))
+    rounds, layer_bytes = 4, 4 * width
+    if any(each in release for each in HALVED):
+        rounds, layer_bytes = 6, (3 + 1 / nodes) * width + inner
+    message_s = model.layers * rounds * ROUND_TRIP_S / 2
+    bytes_s = 8 * model.layers * layer_bytes * (nodes - 1) / LINK_BITS_PER_S
+    exchanging = Expected.within(message_s + bytes_s, LINK_DOUBT)
+    return times.computing * (1 + alone_bytes / computed_bytes) + exchanging
 
 
 def _model(name: str) -> DistributedModel:
     if name == TINYLLAMA.name:
         return TINYLLAMA
     path = header_of(next(its for words, its in OUTLINES if re.match(words, name)), Silent())
-    return distributed_model(path, read_outline(path)[1], ())
+    found = distributed_model(path, read_outline(path)[1], ())
+    # Its own converter writes every matrix in Q4_0.
+    return found.model_copy(update={"output_type": "Q4_0"})
 
 
 def summary(found: list[Forecast]) -> dict[str, float | str]:

@@ -16,13 +16,13 @@ class Network:
     """Two addresses with a cable between them: this machine's, and that of a namespace.
 
     Attributes:
-        here: this machine's address.
+        here, there: this machine's address, and that of the other end.
         inside: words before a program that is to run at the other end.
     """
 
     def __init__(self) -> None:
         self._name = f"armload{os.getpid()}"
-        self.here, there = (f"10.213.{os.getpid() % 256}.{last}" for last in (1, 2))
+        self.here, self.there = (f"10.213.{os.getpid() % 256}.{last}" for last in (1, 2))
         self.inside = ("ip", "netns", "exec", self._name)
         _ip("netns", "add", self._name)
         ends = (f"al{os.getpid()}a", f"al{os.getpid()}b")
@@ -31,7 +31,7 @@ class Network:
         _ip("link", "set", ends[1], "netns", self._name)
         _ip("addr", "add", f"{self.here}/24", "dev", ends[0])
         _ip("link", "set", ends[0], "up")
-        _ip("-n", self._name, "addr", "add", f"{there}/24", "dev", ends[1])
+        _ip("-n", self._name, "addr", "add", f"{self.there}/24", "dev", ends[1])
         for device in (ends[1], "lo"):
             _ip("-n", self._name, "link", "set", device, "up")
 

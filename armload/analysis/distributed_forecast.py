@@ -8,10 +8,13 @@ their parts of the logits, in 32 bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from armload.analysis.roofline import TokenWork, forecast
 from armload.boards.specs import DeclaredSpecs
 from armload.core.values import Value
 from armload.engines.prediction import Expected
+from armload.engines.spread import LinkRates
 from armload.models.distributed_llama import DistributedModel
 from armload.models.metadata import FLOAT_BYTES
 
@@ -39,11 +42,21 @@ class Exchange(Value):
     sent_bytes: float
     received_bytes: float
 
-    @property
-    def time_s(self) -> float:
-        """Both directions of a link transfer at once; a message takes half of a round trip."""
-        one_way_bytes = max(self.sent_bytes, self.received_bytes)
-        return self.rounds * ROUND_TRIP_S / 2 + 8 * one_way_bytes / LINK_BITS_PER_S
+    def time_s(self, links: Sequence[LinkRates] = ()) -> float:
+        """Return the time of it; a message takes half of a round trip.
+
+        Args:
+            links: from the root, as measured; without them, an Ethernet of which both directions
+                transfer at once is assumed.
+        """
+        if not links:
+            one_way_bytes = max(self.sent_bytes, self.received_bytes)
+            return self.rounds * ROUND_TRIP_S / 2 + 8 * one_way_bytes / LINK_BITS_PER_S
+        round_trip_s = max(link.round_trip_s for link in links)
+        to_bytes_per_s = min(link.to_bytes_per_s for link in links)
+        from_bytes_per_s = min(link.from_bytes_per_s for link in links)
+        bytes_s = max(self.sent_bytes / to_bytes_per_s, self.received_bytes / from_bytes_per_s)
+        return self.rounds * round_trip_s / 2 + bytes_s
 
 
 def exchange(model: DistributedModel, nodes: int) -> Exchange:
@@ -116,6 +129,26 @@ def node_times(
         return None
     return NodeTimes(
         computing=times.token_s * KERNELS,
-        exchanging=Expected.within(exchange(model, nodes).time_s, LINK_DOUBT),
+        exchanging=Expected.within(exchange(model, nodes).time_s(), LINK_DOUBT),
         is_memory_bound=times.is_memory_bound,
     )
+
+
+def group_token_s(
+    model: DistributedModel,
+    alone: Sequence[Expected],
+    links: Sequence[LinkRates],
+    *,
+    depth: float,
+) -> Expected:
+    """Return a token's time on boards of any kind: the slowest one computes, and they exchange.
+
+    Args:
+        alone: what llama.cpp would compute on each board for all of a token, without repacking.
+        links: as for ``Exchange.time_s``.
+    """
+    nodes = len(alone)
+    part = node_work(model, nodes, depth).size_bytes / node_work(model, 1, depth).size_bytes
+    slowest = max(alone, key=lambda each: each.value)
+    exchanging = Expected.within(exchange(model, nodes).time_s(links), LINK_DOUBT)
+    return slowest * KERNELS * part + exchanging

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from armload.analysis.limit_findings import ROOM_TO_STAY
 from armload.core.values import Value, counted, format_bytes, three_figures
-from armload.engines.prediction import Bottleneck, Division, Expected, HitRate, Prediction
+from armload.engines.prediction import (
+    AlternativeKind,
+    Bottleneck,
+    Division,
+    Expected,
+    HitRate,
+    Prediction,
+)
 from armload.models.model import Model
 
 SLOW_TOKEN_S = 60.0
@@ -68,7 +75,8 @@ def fitted(
 def sentence(name: str, board: str, found: Prediction) -> str:
     """Say what is expected of a model on a board or group, and what to choose."""
     if found.division is not None and found.division.refused:
-        return f"{name} cannot run on {board}: {found.division.refused}"
+        others = _alternatives(found.division)
+        return f"{name} cannot run on {board}: {found.division.refused}{others}"
     divided = _divided(found.division) if found.division is not None else ""
     if found.memory is None:
         return f"Cannot tell whether {name} fits on {board}: the board's memory is unknown."
@@ -95,10 +103,29 @@ def sentence(name: str, board: str, found: Prediction) -> str:
 
 
 def _divided(found: Division) -> str:
-    parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    if found.tensor_s is None:
-        return f" Layers: {parts}."
-    return f" Layers: {parts}. With --split tensor: about {per_token(found.tensor_s)} per token."
+    said = " Layers: " + ", ".join(f"{share.board} {share.layers}" for share in found.shares) + "."
+    if found.tensor_s is not None:
+        said += f" With --split tensor: about {per_token(found.tensor_s)} per token."
+    return said + _alternatives(found)
+
+
+def _alternatives(found: Division) -> str:
+    said, alone = "", []
+    for kind, weights in _ALONE.items():
+        way = found.alternative(kind)
+        if way is not None and way.token_s is not None:
+            alone.append(f"{per_token(way.token_s)} with {weights} weights")
+    if alone:
+        said = f" The first board alone: about {', '.join(alone)}."
+    shared = found.alternative("dllama")
+    if shared is not None and shared.token_s is not None:
+        said += f" With --engine dllama: about {per_token(shared.token_s)} per token."
+    elif shared is not None and shared.refused:
+        said += f" With --engine dllama: not possible: {shared.refused}"
+    return said
+
+
+_ALONE: dict[AlternativeKind, str] = {"alone, mapped": "mapped", "alone, streamed": "streamed"}
 
 
 def limit_of(found: Prediction) -> str:

@@ -29,7 +29,7 @@ from armload.analysis.limit_findings import (
     StorageReads,
     UnknownBandwidth,
 )
-from armload.analysis.members import NodeTimes, ServerLoad, computed_s
+from armload.analysis.members import NodeActivity, ServerLoad, computed_s
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
@@ -77,7 +77,7 @@ def find_limit(
         if header is None:
             return NothingDecoded(lacking="trace")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
-    own = NodeTimes.of(header, steps)
+    own = NodeActivity.of(header, steps)
     if spread is not None and own is not None:
         return _shared(decode, spread, own, servers)
     if spread is not None and header.threads is not None:
@@ -199,7 +199,7 @@ def _storage(
 
 
 def _shared(
-    decode: Sequence[Step], spread: Spread, own: NodeTimes, servers: Sequence[ServerLoad]
+    decode: Sequence[Step], spread: Spread, own: NodeActivity, servers: Sequence[ServerLoad]
 ) -> SharedLimit:
     first = spread.shares[0].board
     nodes = {first: own} | {each.board: each.node for each in servers if each.node is not None}

@@ -57,7 +57,7 @@ def _cpu_at(samples: Sequence[MemberSample], at_s: float) -> float:
     return one.cpu_s + share * (other.cpu_s - one.cpu_s)
 
 
-class NodeTimes(Value):
+class NodeActivity(Value):
     """What a board that computed its part of every step did in a token's time.
 
     Attributes:
@@ -69,7 +69,7 @@ class NodeTimes(Value):
     cpu_share: float
 
     @classmethod
-    def of(cls, header: Trace | None, steps: Sequence[Step]) -> NodeTimes | None:
+    def of(cls, header: Trace | None, steps: Sequence[Step]) -> NodeActivity | None:
         """Return it from a board's own trace; none where that says nothing of others."""
         shared = [step for step in generating(steps) if step.sync_ns is not None]
         computed = [(step, step.duration_s - (step.sync_ns or 0) / 1e9) for step in shared]
@@ -97,7 +97,7 @@ class ServerLoad(Value):
     board: str
     threads: int
     samples: tuple[MemberSample, ...]
-    node: NodeTimes | None = None
+    node: NodeActivity | None = None
 
 
 def computed_s(server: ServerLoad, from_s: float, to_s: float) -> float | None:

@@ -13,7 +13,7 @@ from armload.analysis.device_clocks import ClockUse
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit_findings import Limit
-from armload.analysis.members import MemberSample, NodeTimes
+from armload.analysis.members import MemberSample, NodeActivity
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import WithoutSpeculation
 from armload.analysis.summary import Summary
@@ -54,7 +54,7 @@ class Member(Value):
     threads: int = 1
     clock_error_s: float | None = None
     samples: tuple[MemberSample, ...] = ()
-    node: NodeTimes | None = None
+    node: NodeActivity | None = None
 
 
 class Run(Job):

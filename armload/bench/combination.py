@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from armload.build.binary import Binary
 from armload.conversion.distributed import converted_files
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.distributed import (
@@ -69,6 +70,11 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
             the model has no layers that predict further tokens.
         ArmloadError: as for ``model_called``.
     """
+    if plan.engine == "auto":
+        raise UsageError(
+            "--engine auto needs the forecast of bench.",
+            "Use --engine llama.cpp or --engine dllama.",
+        )
     if plan.engine == "dllama":
         check_supported(plan)
         plan = whole_plan(plan, model)

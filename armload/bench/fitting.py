@@ -33,8 +33,8 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
-from armload.runs.group_forecast import GroupForecaster
 from armload.runs.predicting import (
+    group_prediction,
     predict_from_facts,
     predict_without_runs,
 )
@@ -161,7 +161,7 @@ def _predicted_from_facts(
         facts, target = boards[0].facts, boards[0].target
         return predict_from_facts(facts, target, outlined.model, plan, outlined.header)
     declared = [DeclaredMember(board=board) for board in boards]
-    return GroupForecaster(group, outlined.model, plan, declared, ()).predict_division()
+    return group_prediction(group, outlined.model, plan, declared)
 
 
 def fit_hardware(

@@ -13,6 +13,7 @@ from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
+from armload.models.model import Model
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
@@ -24,12 +25,16 @@ Report = Callable[[SweepPoint, Run | ArmloadError], None]
 
 
 def combinations(
-    model_names: Sequence[str], plans: Sequence[Plan], progress: Progress
+    model_names: Sequence[str],
+    plans: Sequence[Plan],
+    progress: Progress,
+    decided: Callable[[Model, Plan], Plan] = lambda _, plan: plan,
 ) -> tuple[Combination, ...]:
     """Return every plan with every model, as the cells of a sweep.
 
     Args:
         model_names: as for ``model_called``.
+        decided: returns a plan with what it leaves to the model and the board.
     """
     models = [model_called(name, progress) for name in model_names]
     known: dict[str, str] = {}
@@ -40,7 +45,9 @@ def combinations(
                 f"--model: {other} and {name} are the same file.",
                 "List it once; use --repeats to run a combination more than once.",
             )
-    return tuple(combination(model, plan, progress) for model in models for plan in plans)
+    return tuple(
+        combination(model, decided(model, plan), progress) for model in models for plan in plans
+    )
 
 
 def run_sweep(

@@ -16,6 +16,7 @@ from armload.core.values import format_bytes
 from armload.deploy.payload import Payload
 from armload.engines.distributed import ConvertedFiles
 from armload.models.distributed_llama import (
+    REST_MARK,
     DistributedModel,
     Stored,
     distributed_model,
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK_ELEMENTS = 4 << 20
-_GENERATION = "1"
+_GENERATION = "2"
 
 
 def converted_files(model: Model, progress: Progress) -> ConvertedFiles:
     """Return a GGUF model in distributed-llama's format; make it unless that is done.
 
     The weights are copied block by block, in bounded memory; norms and the embedding become 32-bit
-    floats. An output matrix of another type is quantised to that of the others.
+    floats. An output matrix of another type becomes two in Q4_0, whose sum has 8 bits.
 
     Raises:
         UsageError: distributed-llama cannot run the model.
@@ -91,11 +92,6 @@ def _make(
         "another folder."
     )
     require_room(place, facts.file_bytes, need, remedy)
-    for name, kind in facts.requantised:
-        progress.say(
-            f"{model.name}: {name} is quantised from {kind} to {facts.matrices}, the one type that "
-            "distributed-llama takes for all matrices; this costs accuracy."
-        )
     write_pieces(token_pieces(model.path, facts.vocabulary), place / f"{label}.pieces")
     write_vocabulary(model.path, place / f"{label}.vocabulary.gguf")
     part = part_in(place)
@@ -137,6 +133,9 @@ def _write(
                 file.write(chunk)
                 digest.update(chunk)
                 step.update(file.tell(), note=each.name)
+        if facts.has_rest:
+            file.write(REST_MARK)
+            digest.update(REST_MARK)
     return digest.hexdigest()
 
 
@@ -148,6 +147,9 @@ def _converted(weights: _Weights, tensor: Tensor, wanted: Stored) -> Iterator[by
         content = weights.read(tensor, start + first, count)
         if tensor.type_name == wanted.type_name:
             yield content
+        elif wanted.is_rest:
+            values = _floats(content, tensor)
+            yield _quantised(values - _of_blocks(_quantised(values), "Q4_0")).tobytes()
         elif wanted.type_name == "F32":
             yield _floats(content, tensor).tobytes()
         else:
@@ -156,15 +158,21 @@ def _converted(weights: _Weights, tensor: Tensor, wanted: Stored) -> Iterator[by
 
 def _floats(content: bytes, tensor: Tensor) -> NDArray[np.float32]:
     import numpy as np
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize
 
     kind = tensor.type_name
     if kind in ("F32", "F16"):
         return np.frombuffer(content, dtype="<f4" if kind == "F32" else "<f2").astype(np.float32)
-    _, block_bytes = block_of(kind)
-    blocks = np.frombuffer(content, dtype=np.uint8).reshape(-1, block_bytes)
-    return dequantize(blocks, GGMLQuantizationType[kind]).reshape(-1)
+    return _of_blocks(np.frombuffer(content, dtype=np.uint8), kind)
+
+
+def _of_blocks(blocks: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    # It computes some rows at a time: as one row, a chunk takes a twentieth of the time.
+    row = blocks.reshape(1, -1)
+    values: NDArray[np.float32] = dequantize(row, GGMLQuantizationType[kind]).reshape(-1)
+    return values
 
 
 def _quantised(values: NDArray[np.float32]) -> NDArray[np.uint8]:

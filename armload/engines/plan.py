@@ -253,8 +253,11 @@ class Computation(OptionGroup):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
-EngineChoice = Literal["llama.cpp", "dllama"]
-"""What computes: llama.cpp, or distributed-llama, whose boards share every layer."""
+EngineChoice = Literal["llama.cpp", "dllama", "auto"]
+"""What computes: llama.cpp, or distributed-llama, whose boards share every layer.
+
+``auto`` is the one that the forecast says is faster, and no run has it.
+"""
 
 
 class Plan(Computation):
@@ -288,9 +291,9 @@ class Plan(Computation):
     engine: Annotated[
         EngineChoice,
         Option(
-            "llama.cpp, or dllama (distributed-llama), with which all boards of a group compute "
-            "every layer at once",
-            "LLAMA.CPP|DLLAMA",
+            "llama.cpp, dllama (distributed-llama), with which all boards of a group compute "
+            "every layer at once, or auto, the one with the faster forecast",
+            "LLAMA.CPP|DLLAMA|AUTO",
             several="commas",
         ),
         LEAVES,

@@ -184,6 +184,24 @@ class GroupForecast(Value):
         return max(self.parts, key=lambda part: part.token_s)
 
 
+AlternativeKind = Literal["alone, mapped", "alone, streamed", "dllama"]
+
+
+class Alternative(Value):
+    """Another way to run a model on the boards of a group.
+
+    Attributes:
+        kind: on the first board alone, its weights mapped or streamed; or on all of them with
+            distributed-llama.
+        token_s: per output token; none where that is unknown or not possible.
+        refused: why it is not possible; else empty.
+    """
+
+    kind: AlternativeKind
+    token_s: Expected | None = None
+    refused: str = ""
+
+
 class Division(Value):
     """How a model could be divided between the members of a group.
 
@@ -192,11 +210,16 @@ class Division(Value):
         refused: why it cannot; else empty.
         tensor_s: per output token, with a part of every layer on each member; none where that is
             unknown or not possible.
+        alternatives: other ways than these two.
     """
 
     shares: tuple[Share, ...] = ()
     refused: str = ""
     tensor_s: Expected | None = None
+    alternatives: tuple[Alternative, ...] = ()
+
+    def alternative(self, kind: AlternativeKind) -> Alternative | None:
+        return next((each for each in self.alternatives if each.kind == kind), None)
 
 
 class Prediction(Value):

@@ -41,6 +41,9 @@ BATCH_TOKENS = 32
 _PROGRAM_BYTES = 24 << 20
 _FREQUENCIES = "rope_freqs.weight"
 
+REST_MARK = b"armload-output-1"
+"""The last bytes of a file whose last matrix is the rest of the output matrix."""
+
 
 class Stored(Value):
     """A tensor of its file, in the order of the file.
@@ -51,6 +54,7 @@ class Stored(Value):
         type_name: in which it is stored, ``F32`` or ``Q4_0``.
         elements: how many.
         is_everywhere: every node has all of it; else each has a part, or the root alone has it.
+        is_rest: what the matrix before it lost when it was quantised.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Stored(Value):
     type_name: Matrices
     elements: int
     is_everywhere: bool = False
+    is_rest: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -89,7 +94,7 @@ class DistributedModel(Value):
         name: of the GGUF file.
         architecture: as GGUF calls it.
         matrices: type of all matrices.
-        requantised: matrices that have another type in the GGUF file, with that type.
+        output_type: of the output matrix in the GGUF file.
         width, feed_forward, layers, heads, kv_heads, head_width: as in the GGUF file; of a mixture,
             ``feed_forward`` is that of an expert.
         experts, active_experts: 0 without a mixture.
@@ -103,7 +108,7 @@ class DistributedModel(Value):
     name: str
     architecture: str
     matrices: Matrices
-    requantised: tuple[tuple[str, str], ...] = ()
+    output_type: str
     width: int
     feed_forward: int
     layers: int
@@ -126,6 +131,14 @@ class DistributedModel(Value):
     @property
     def query_width(self) -> int:
         return self.heads * self.head_width
+
+    @property
+    def has_rest(self) -> bool:
+        """The output matrix is the sum of two in Q4_0, which has 8 bits.
+
+        Most files have it in Q6_K or Q8_0, and a quarter of the top tokens would be others without.
+        """
+        return self.matrices == "Q4_0" != self.output_type
 
     @property
     def exchanged_bytes(self) -> float:
@@ -193,7 +206,7 @@ class DistributedModel(Value):
                 + self.heads * context_tokens // nodes
                 + 2 * (1 + active) * self.feed_forward // nodes
                 + self.vocabulary
-                + self.vocabulary // nodes
+                + (1 + self.has_rest) * self.vocabulary // nodes
             )
             + _Q8_0_BYTES * (nodes + 1 + active) * self.width // _BLOCK
         )
@@ -234,7 +247,10 @@ class DistributedModel(Value):
             for part in ("attn", "ffn"):
                 yield _everywhere(f"{block}{part}_norm.weight", wide)
         yield _everywhere("output_norm.weight", wide)
-        yield self._matrix(EMBEDDING if self.is_tied else OUTPUT, self.vocabulary * wide)
+        output = self._matrix(EMBEDDING if self.is_tied else OUTPUT, self.vocabulary * wide)
+        yield output
+        if self.has_rest:
+            yield output.model_copy(update={"is_rest": True})
 
     def computed_tensors(self) -> Iterator[Stored]:
         """Yield what tokens are computed with: all but the embedding, and all experts."""
@@ -273,7 +289,8 @@ class DistributedModel(Value):
 
     @property
     def file_bytes(self) -> int:
-        return len(self.header()) + sum(each.size_bytes for each in self.tensors())
+        matrices = sum(each.size_bytes for each in self.tensors())
+        return len(self.header()) + matrices + (len(REST_MARK) if self.has_rest else 0)
 
 
 def _everywhere(name: str, elements: int) -> Stored:
@@ -319,12 +336,12 @@ def distributed_model(path: Path, header: Header, frequencies: Sequence[float]) 
     if known is None:
         raise _refusal(path, f"the epsilon of its norms is {epsilon}, not 1e-5 or 1e-6")
     inner = metadata.number("expert_feed_forward_length" if experts else "feed_forward_length")
-    matrices, requantised = _types(path, tensors)
+    matrices, output_type = _types(path, tensors)
     found = DistributedModel(
         name=path.name,
         architecture=architecture,
         matrices=matrices,
-        requantised=requantised,
+        output_type=output_type,
         width=metadata.number("embedding_length"),
         feed_forward=inner,
         layers=metadata.layers,
@@ -400,8 +417,8 @@ def _scaling(path: Path, frequencies: Sequence[float], theta: object) -> int | N
     return factor
 
 
-def _types(path: Path, tensors: dict[str, Tensor]) -> tuple[Matrices, tuple[tuple[str, str], ...]]:
-    """Return the type of all matrices; the output matrix alone may have another one."""
+def _types(path: Path, tensors: dict[str, Tensor]) -> tuple[Matrices, str]:
+    """Return the type of all matrices but the output matrix, and that of it."""
     inner = {
         name: tensor.type_name
         for name, tensor in tensors.items()
@@ -425,8 +442,7 @@ def _types(path: Path, tensors: dict[str, Tensor]) -> tuple[Matrices, tuple[tupl
     if kinds == ["F32"] and any("_exps." in name for name in inner):
         raise _refusal(path, "it has no kernels for a mixture of experts in F32")
     matrices: Matrices = "Q4_0" if kinds == ["Q4_0"] else "F32"
-    output = tensors.get(OUTPUT, tensors[EMBEDDING])
-    return matrices, () if output.type_name == matrices else ((output.name, output.type_name),)
+    return matrices, tensors.get(OUTPUT, tensors[EMBEDDING]).type_name
 
 
 def _check_tensors(path: Path, found: DistributedModel, tensors: dict[str, Tensor]) -> None:

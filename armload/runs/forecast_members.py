@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from armload.analysis.board_resources import Rate
+from armload.analysis.board_resources import BoardResources, Rate
 from armload.analysis.compute import Compute
 from armload.analysis.prediction_notes import note
 from armload.analysis.shares import MemberResources
@@ -42,6 +42,10 @@ class ForecastMember(Protocol):
     def memory(self) -> BoardMemory:
         """Memory, of which ``resources.free_bytes`` is the part that a program may use."""
 
+    @property
+    def by_itself(self) -> BoardResources:
+        """What it has for a model of its own."""
+
     def compute(
         self, model: Model, plan: Plan, *, is_server: bool
     ) -> tuple[Compute | None, Sequence[PredictionNote]]:
@@ -73,6 +77,13 @@ class ReachedMember:
     def memory(self) -> BoardMemory:
         return BoardMemory.of(self.where.found.conditions)
 
+    @property
+    def by_itself(self) -> BoardResources:
+        found = self.where.found
+        given = resources_of_board(self.where.connection.board, found.conditions, found.rates)
+        rate = Rate.known(self.resources.memory_bytes_per_s, None)
+        return given.model_copy(update={"memory_rate": rate})
+
     def compute(
         self, model: Model, plan: Plan, *, is_server: bool
     ) -> tuple[Compute | None, Sequence[PredictionNote]]:
@@ -94,10 +105,7 @@ class ReachedMember:
         known = known_compute(where, model, plan)
         if known is not None:
             return known[0], notes
-        resources = resources_of_board(board, found.conditions, found.rates)
-        rate = Rate.known(self.resources.memory_bytes_per_s, None)
-        resources = resources.model_copy(update={"memory_rate": rate})
-        return roofline(facts_of(board, found), model, resources, plan), notes
+        return roofline(facts_of(board, found), model, self.by_itself, plan), notes
 
 
 def reached_members(
@@ -146,6 +154,10 @@ class DeclaredMember:
             memory_bytes_per_s=self.board.facts.memory_bytes_per_s,
             storage=declared_resources(self.board.facts).storage,
         )
+
+    @property
+    def by_itself(self) -> BoardResources:
+        return declared_resources(self.board.facts)
 
     def compute(
         self, model: Model, plan: Plan, *, is_server: bool

@@ -6,23 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute
+from armload.analysis.distributed_forecast import group_token_s
 from armload.analysis.group_forecast import chosen_between, group_times, load_time
 from armload.analysis.prediction_notes import note
 from armload.analysis.run import Run
 from armload.analysis.shares import layer_sizes, spread
 from armload.boards.group import Group
 from armload.core.errors import BoardError, UsageError
+from armload.core.values import format_bytes
 from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import (
     Division,
+    Expected,
     MemoryParts,
     Prediction,
     PredictionNote,
 )
 from armload.engines.spread import ChosenSplit, LinkRates, Split, Spread
+from armload.models.distributed_llama import BATCH_TOKENS, DistributedModel
 from armload.models.model import Model
 from armload.runs.cached_answers import cached_path, write_cached
 from armload.runs.forecast_members import ForecastMember
@@ -155,6 +159,32 @@ class GroupForecaster:
                 tensor_s = None
         division = Division(shares=found.shares, tensor_s=tensor_s)
         return self.predict(found).model_copy(update={"division": division})
+
+    def distributed_s(self, shared: DistributedModel) -> Expected | None:
+        """Return a token's time with distributed-llama; none where computing is unknown.
+
+        Raises:
+            UsageError: so many boards cannot share the model.
+            BoardError: one has too little memory.
+        """
+        shared.check_nodes(len(self._members))
+        context = memory_need(self._plan, self._model).context_tokens
+        batch_tokens = self._plan.micro_batch_tokens or BATCH_TOKENS
+        needs = shared.memory(len(self._members), context, batch_tokens)
+        # The board with most memory becomes the root.
+        most = sorted(self._resources, key=lambda each: -each.free_bytes)
+        for need, each in zip(needs, most, strict=True):
+            if need.total_bytes > each.free_bytes:
+                raise BoardError(
+                    f"{each.board}: its part takes {format_bytes(need.total_bytes)} of memory, and "
+                    f"{format_bytes(each.free_bytes)} are free."
+                )
+        computes = self._each_compute("tensor")
+        if computes is None:
+            return None
+        alone = [each.token_s for each in computes]
+        depth = mid_depth(self._model, self._plan)
+        return group_token_s(shared, alone, self._links, depth=depth)
 
     def faster(self, need: MemoryNeed, tensor_lacks: str) -> Spread:
         """Divide the model in the way that is expected to be faster; it is noted which and why.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from armload.analysis.conditions_log import read_after
-from armload.analysis.members import ClockDifference, MemberSample, NodeTimes
+from armload.analysis.members import ClockDifference, MemberSample, NodeActivity
 from armload.analysis.run import Member
 from armload.boards.conditions import Conditions
 from armload.boards.sensors import chosen_names, hottest, read_sensors
@@ -88,7 +88,7 @@ def _read(job: Job, folder: Path) -> Iterator[Member]:
                 sent_bytes=link.sent_bytes,
                 received_bytes=link.received_bytes,
                 threads=whole_number(words.get("-t", words.get("--threads", ""))) or 1,
-                node=NodeTimes.of(*read_trace(own / TRACE_FILE)),
+                node=NodeActivity.of(*read_trace(own / TRACE_FILE)),
                 clock_error_s=link.clock and link.clock.error_s,
                 samples=tuple(_samples(own, theirs.before, link.clock.ahead_s))
                 if link.clock

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from armload.analysis.board_resources import BoardResources, MeasuredHits
 from armload.analysis.compute import Compute
 from armload.analysis.fitted import forecast_notice, refusal, remedy
@@ -15,19 +18,21 @@ from armload.boards.group import Group
 from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
 from armload.build.target import load_target
-from armload.core.errors import BoardError
+from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import Prediction, PredictionNote, PredictionNoteKind
-from armload.engines.spread import Spread
+from armload.engines.prediction import Alternative, Prediction, PredictionNote, PredictionNoteKind
+from armload.engines.spread import LinkRates, Spread
+from armload.models.distributed_llama import distributed_model
+from armload.models.gguf import read_outline
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.footprint import with_known_memory
-from armload.runs.forecast_members import reached_members
+from armload.runs.forecast_members import ForecastMember, reached_members
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.here import footprint_here
 from armload.runs.links import measured_links
@@ -107,7 +112,54 @@ def _predict_on_group(
     with leased_boards(where, progress):
         resources, links = measured_resources(where, progress), measured_links(where, progress)
         members = reached_members(where, resources, progress, header)
-        return GroupForecaster(group, model, plan, members, links).predict_division()
+        return group_prediction(group, model, plan, members, links)
+
+
+def group_prediction(
+    group: Group,
+    model: Model,
+    plan: Plan,
+    members: Sequence[ForecastMember],
+    links: Sequence[LinkRates] = (),
+) -> Prediction:
+    """Predict how a model would be divided between boards, and beside it, other ways to run it.
+
+    Args:
+        members, links: as for ``GroupForecaster``.
+    """
+    forecaster = GroupForecaster(group, model, plan, members, links)
+    found = forecaster.predict_division()
+    if found.division is None:
+        return found
+    alone = (_alone(each, model, plan, members[0]) for each in ("mapped", "streamed"))
+    division = found.division.model_copy(
+        update={"alternatives": (*alone, _with_distributed_llama(forecaster, model))}
+    )
+    return found.model_copy(update={"division": division})
+
+
+def _alone(
+    weights: Literal["mapped", "streamed"], model: Model, plan: Plan, first: ForecastMember
+) -> Alternative:
+    own = plan.model_copy(update={"weights": weights})
+    compute, _ = first.compute(model, own, is_server=False)
+    found = expected(own, model, first.by_itself, compute)
+    name = first.resources.board
+    return Alternative(
+        kind="alone, mapped" if weights == "mapped" else "alone, streamed",
+        token_s=None if found.verdict == "cannot run" else found.token_s,
+        refused=refusal(model.name, name, found) if found.verdict == "cannot run" else "",
+    )
+
+
+def _with_distributed_llama(forecaster: GroupForecaster, model: Model) -> Alternative:
+    try:
+        # The divisors of rotary positions are among the weights, and take no time.
+        shared = distributed_model(model.path, read_outline(model.path)[1], ())
+        token_s = forecaster.distributed_s(shared)
+    except (UsageError, BoardError) as error:
+        return Alternative(kind="dllama", refused=error.message.removeprefix("--engine dllama: "))
+    return Alternative(kind="dllama", token_s=token_s)
 
 
 def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:

@@ -92,6 +92,27 @@ def test_two_boards_share_each_layer_and_leave_nothing_running(ann: Person) -> N
     assert (ann.folder / "one-board" / "node-key").stat().st_mode & 0o077 == 0
 
 
+def test_the_engine_with_the_faster_forecast_runs_and_why_is_said(ann: Person) -> None:
+    words = ("--model", "model.gguf", "-n", "4", "-t", "1", "--repeats", "1", "--json")
+    done = ann.types("bench", "--board", "both", "--engine", "auto", *words)
+    run = json.loads(done.stdout)
+    assert run["exit"]["kind"] == "done"
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("--engine auto: ")]
+    assert said.startswith(f"--engine auto: {run['plan']['engine']} for model.gguf: about ")
+    found = json.loads(ann.types("fit", "--board", "both", *words[:2], "-t", "1", "--json").stdout)
+    ways = {
+        each["kind"]: each for each in found["models"][0]["prediction"]["division"]["alternatives"]
+    }
+    assert set(ways) == {"alone, mapped", "alone, streamed", "dllama"}
+    assert ways["dllama"]["token_s"]["value"] > 0
+
+
+def test_several_boards_are_no_case_for_auto(ann: Person) -> None:
+    words = ("--engine", "auto", "--model", "model.gguf")
+    done = ann.types("bench", "--board", "one,two", *words, status=UsageError.exit_status)
+    assert "--engine auto chooses for one board or group" in done.stderr
+
+
 @exhaustive
 def test_four_boards_are_connected_each_to_each(ann: Person) -> None:
     run = ann.benches("--model", "model.gguf", "-n", "8", *SLEEPING, board="all")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,9 @@ from armload.core.progress import Silent
 from armload.engines.distributed import ConvertedFiles
 from armload.engines.trace import Step, Trace, read_trace
 from armload.models.gguf import read_model
-from armload.models.synth import synthesise
+from armload.models.synth import synthesise, synthesise_like
 from tests.distributed import SHAPE, engine_for, programs_for, written_prompt
+from tests.networks import Network, network_of_its_own
 
 pytestmark = pytest.mark.build
 
@@ -89,24 +91,35 @@ class Worker:
     process: subprocess.Popen[bytes]
     port: int
     trace: Path
+    host: str = "127.0.0.1"
 
 
 @contextmanager
-def _workers(ready: Ready, count: int, key: str = KEY) -> Iterator[list[Worker]]:
+def _workers(
+    ready: Ready,
+    count: int,
+    *,
+    key: str = KEY,
+    trace: Path | None = None,
+    network: Network | None = None,
+) -> Iterator[list[Worker]]:
+    """Have workers within the block: at the other end of a network, or here."""
+    host, inside = (network.there, network.inside) if network else ("127.0.0.1", ())
     (ready.folder / "their-key").write_text(key + "\n")
     found = []
     try:
         for number in range(count):
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
-            trace = ready.folder / f"worker-{number}.jsonl"
-            trace.unlink(missing_ok=True)
-            words = [str(ready.program), "worker", "--host", "127.0.0.1", "--port", str(port)]
+            written = trace or ready.folder / f"worker-{number}.jsonl"
+            if trace is None:
+                written.unlink(missing_ok=True)
+            words = [*inside, str(ready.program), "worker", "--host", host, "--port", str(port)]
             words += ["--key", str(ready.folder / "their-key"), "--poll", "0"]
             process = subprocess.Popen(
-                words, env={**os.environ, "ARMLOAD_TRACE": str(trace)}, stderr=subprocess.PIPE
+                words, env={**os.environ, "ARMLOAD_TRACE": str(written)}, stderr=subprocess.PIPE
             )
-            found.append(Worker(process=process, port=port, trace=trace))
+            found.append(Worker(process=process, port=port, trace=written, host=host))
         for each in found:
             _until_listening(each)
         yield found
@@ -116,16 +129,20 @@ def _workers(ready: Ready, count: int, key: str = KEY) -> Iterator[list[Worker]]
             each.process.communicate()
 
 
+def _sockets(pid: int) -> str:
+    return Path(f"/proc/{pid}/net/tcp").read_text()
+
+
 def _until_listening(worker: Worker) -> None:
     for _ in range(200):
-        if f":{worker.port:04X} 00000000:0000 0A" in Path("/proc/net/tcp").read_text():
+        if f":{worker.port:04X} 00000000:0000 0A" in _sockets(worker.process.pid):
             return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens on {worker.port}")
 
 
 def _words(ready: Ready, workers: Sequence[Worker], *more: str) -> list[str]:
-    addresses = [f"127.0.0.1:{each.port}" for each in workers]
+    addresses = [f"{each.host}:{each.port}" for each in workers]
     peers = ";".join(",".join(addresses[number:]) for number in range(1, len(addresses)))
     words = [str(ready.program), "root", "--model", str(ready.model.weights.local)]
     words += ["--prompt", str(ready.prompt), "--pieces", str(ready.model.pieces.local)]
@@ -165,13 +182,21 @@ def _log_shares(path: Path, rows: int) -> np.ndarray:
     return shares
 
 
+def _divergence(expected: np.ndarray, found: np.ndarray) -> float:
+    return float((np.exp(expected) * (expected - found)).sum(axis=-1).mean())
+
+
 @pytest.fixture(scope="module")
 def expected(ready: Ready) -> np.ndarray:
     """llama.cpp's shares of the same weights."""
-    items, logits = ready.folder / "logits.jsonl", ready.folder / "llama.f32"
+    return _expected(ready, ready.gguf, ready.folder)
+
+
+def _expected(ready: Ready, gguf: Path, folder: Path) -> np.ndarray:
+    items, logits = folder / "logits.jsonl", folder / "llama.f32"
     item = {"id": "0", "kind": "logits", "prompt": TEXT, "positions": "all"}
     items.write_text(json.dumps(item) + "\n")
-    words = [str(ready.scorer), "-m", str(ready.gguf), "--items", str(items)]
+    words = [str(ready.scorer), "-m", str(gguf), "--items", str(items)]
     words += ["--logits", str(logits), "-c", "256"]
     done = subprocess.run(words, capture_output=True, check=True)
     assert json.loads(done.stdout)["tokens"] == ready.tokens
@@ -187,10 +212,26 @@ def test_the_logits_are_those_of_llama_cpp_on_any_number_of_nodes(
         ended = _run(ready, workers, "--logits", str(logits))
     assert ended.status == 0, ended.log
     found = _log_shares(logits, len(ready.tokens))
-    divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()
     same = (expected.argmax(axis=-1) == found.argmax(axis=-1)).mean()
-    assert divergence < 0.02
+    assert _divergence(expected, found) < 0.02
     assert same > 0.85
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_sum_of_two_output_matrices_is_that_of_the_file(
+    nodes: int, ready: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    gguf = tmp_path / "mixed.gguf"
+    synthesise_like(SHAPE, gguf, file_type="Q4_0", seed=1, progress=Silent())
+    model = converted_files(read_model(gguf), Silent())
+    assert model.facts.has_rest
+    logits = tmp_path / "dllama.f32"
+    with _workers(ready, nodes - 1) as workers:
+        ended = _run(ready, workers, "--model", str(model.weights.local), "--logits", str(logits))
+    assert ended.status == 0, ended.log
+    expected, found = _expected(ready, gguf, tmp_path), _log_shares(logits, len(ready.tokens))
+    assert _divergence(expected, found) < 0.02
 
 
 def test_steps_say_what_was_computed_and_what_was_exchanged_on_every_node(ready: Ready) -> None:
@@ -248,14 +289,83 @@ def test_a_stranger_that_says_little_at_a_time_keeps_nobody_waiting(ready: Ready
 
 def test_a_worker_with_another_key_takes_no_part(ready: Ready) -> None:
     with _workers(ready, 1, key="1" * 40) as (worker,):
+        ended = _run(ready, [worker])
+    assert (ended.status, ended.text) == (1, "")
+    assert f"node 1 at 127.0.0.1:{worker.port} does not know the key of this run" in ended.log
+
+
+COMMIT = b"8d624a7b1f9a"
+GREETING_BYTES = 124
+ANSWER = struct.Struct("<32s48s32s32s")
+"""Program, commit, challenge and proof."""
+
+
+@pytest.mark.parametrize(
+    ("commit", "said"),
+    [
+        (COMMIT, "does not know the key"),
+        (b"0" * 12, "runs another program, or another build of this one"),
+    ],
+)
+def test_who_answers_at_a_nodes_address_learns_no_key_and_takes_no_part(
+    commit: bytes, said: str, ready: Ready
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        address = f"127.0.0.1:{stranger.getsockname()[1]}"
+        words = [*_words(ready, ()), "--workers", address, "--key", str(ready.folder / "key")]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            client, _ = stranger.accept()
+            with client:
+                client.settimeout(20)
+                greeting = client.recv(GREETING_BYTES, socket.MSG_WAITALL)
+                client.sendall(ANSWER.pack(greeting[:32], commit, greeting[-32:], bytes(32)))
+                further = client.recv(1)
+            text, log = process.communicate(timeout=20)
+    assert KEY.encode() not in greeting
+    assert further == b""
+    assert (process.returncode, text) == (1, b"")
+    assert f"node 1 at {address} {said}" in log.decode()
+
+
+@pytest.mark.parametrize("commit", [COMMIT, b"0" * 12])
+def test_who_sends_a_nodes_own_proof_back_to_it_takes_no_part(commit: bytes, ready: Ready) -> None:
+    hello = struct.pack("<32s48s3I32s", b"armload-dllama 2", commit, 0, 1, 2, bytes(32))
+    with _workers(ready, 1) as (worker,):
+        with socket.create_connection(("127.0.0.1", worker.port), timeout=20) as stranger:
+            stranger.sendall(hello)
+            answer = stranger.recv(ANSWER.size, socket.MSG_WAITALL)
+            program, theirs, _, proof = ANSWER.unpack(answer)
+            assert program.rstrip(b"\0") == b"armload-dllama 2"
+            assert theirs.rstrip(b"\0") == COMMIT
+            with suppress(ConnectionError):
+                stranger.sendall(proof)
+                assert stranger.recv(1) == b""
+        ended = _run(ready, [worker])
+    assert ended.status == 0, ended.log
+
+
+def test_a_worker_whose_disk_is_full_computes_without_a_trace(ready: Ready) -> None:
+    with _workers(ready, 1, trace=Path("/dev/full")) as (worker,):
+        ended = _run(ready, [worker])
+    assert ended.status == 0, ended.log
+    assert len(ended.text.split()) == NEW_TOKENS
+
+
+@pytest.mark.exhaustive(covers=["toolchains/dllama"])
+def test_a_connection_that_is_cut_for_20_s_is_waited_for(ready: Ready) -> None:
+    with network_of_its_own() as network, _workers(ready, 1, network=network) as (worker,):
         process = subprocess.Popen(
-            _words(ready, [worker]), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*_words(ready, [worker]), "-n", "150"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        time.sleep(2)
-        assert process.poll() is None  # it asks again, and gets no answer
-        process.kill()
-        text, _ = process.communicate()
-    assert text == b""
+        assert process.stdout is not None
+        first = process.stdout.read(1)
+        network.cut(for_s=20)
+        assert process.poll() is None  # it waits
+        rest, log = process.communicate(timeout=120)
+    assert process.returncode == 0, log
+    assert len((first + rest).split()) > 140  # of 150 tokens, most of which are a word
 
 
 def test_a_node_that_is_killed_ends_the_root_with_a_word(ready: Ready) -> None:

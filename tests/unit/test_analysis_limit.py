@@ -21,7 +21,7 @@ from armload.analysis.limit_findings import (
     StorageReads,
     UnknownBandwidth,
 )
-from armload.analysis.members import MemberSample, NodeTimes, ServerLoad
+from armload.analysis.members import MemberSample, NodeActivity, ServerLoad
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Share, Spread
@@ -332,7 +332,7 @@ def test_of_a_group_it_is_told_which_member_or_connection_limits(
 
 
 def node(board: str, computing_s: float, cpu_share: float = 1.0) -> ServerLoad:
-    times = NodeTimes(computing_s=computing_s, cpu_share=cpu_share)
+    times = NodeActivity(computing_s=computing_s, cpu_share=cpu_share)
     return ServerLoad(board=board, threads=2, samples=(), node=times)
 
 

@@ -15,7 +15,7 @@ from armload.conversion import distributed
 from armload.conversion.distributed import converted_files
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
-from armload.models.distributed_llama import Stored
+from armload.models.distributed_llama import REST_MARK, Stored
 from armload.models.gguf import read_model
 from armload.models.header import tensor_bytes
 from armload.models.shape import RopeScaling, SentencePieces, Shape
@@ -102,20 +102,28 @@ def test_the_scaling_of_llama_3_follows_from_its_divisors(tmp_path: Path) -> Non
     assert [pairs[key] for key in (12, 14, 15, 16, 17, 18)] == [500000, 8, 1, 4, 8192, 2]
 
 
-def test_an_output_matrix_of_another_type_is_quantised_and_nothing_else_is(tmp_path: Path) -> None:
+def test_an_output_matrix_of_another_type_is_the_sum_of_two(tmp_path: Path) -> None:
     path = tmp_path / "mixed.gguf"
     wide = SMALL.model_copy(update={"width": 256, "feed_forward": 256})
     synthesise_like(wide, path, file_type="Q4_0", seed=1, progress=Silent())
     converted = converted_files(read_model(path), Silent())
-    assert converted.facts.requantised == (("output.weight", "Q6_K"),)
+    assert converted.facts.output_type == "Q6_K"
     source = next(each for each in GGUFReader(path).tensors if each.name == "output.weight")
-    size = tensor_bytes("Q4_0", (256 * 2048,))
-    blocks = np.frombuffer(converted.weights.local.read_bytes()[-size:], dtype=np.uint8).reshape(
-        -1, 18
-    )
-    made = dequantize(blocks, GGMLQuantizationType.Q4_0).reshape(-1)
     exact = dequantize(source.data, source.tensor_type).reshape(-1)
-    assert np.corrcoef(made, exact)[0, 1] > 0.99
+    content = converted.weights.local.read_bytes()
+    assert len(content) == converted.facts.file_bytes
+    assert content.endswith(REST_MARK)
+    size = tensor_bytes("Q4_0", (256 * 2048,))
+    both = np.frombuffer(content[: -len(REST_MARK)][-2 * size :], dtype=np.uint8)
+    first, rest = dequantize(both.reshape(-1, 18), GGMLQuantizationType.Q4_0).reshape(2, -1)
+    error = np.abs(first - exact).max()
+    assert 0 < np.abs(first + rest - exact).max() < error / 8
+
+
+def test_an_output_matrix_of_the_common_type_stays_one(tmp_path: Path) -> None:
+    converted = converted_files(read_model(_made(SHAPES["qwen3"], tmp_path)), Silent())
+    assert not converted.facts.has_rest
+    assert not converted.weights.local.read_bytes().endswith(REST_MARK)
 
 
 def test_chunks_give_the_same_file_as_whole_tensors(

@@ -155,3 +155,11 @@ def test_options_of_llama_cpp_are_refused_by_name(one: Combination, change: dict
 def test_sweeps_over_both_engines_need_the_programs_of_both(one: Combination) -> None:
     other = combination(one.model, Plan(n_predict=8), Silent())
     assert programs_of([one, other]) == ("armload-dllama", "armload-score", "llama-completion")
+
+
+def test_where_nothing_is_forecast_auto_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    synthesise(SHAPE, path, quantisation="Q4_0", seed=1, progress=Silent())
+    plan = Plan(engine="auto", prompt=PROMPT, n_predict=8)
+    with pytest.raises(UsageError, match="--engine auto needs the forecast of bench"):
+        combination(read_model(path), plan, Silent())

@@ -4,6 +4,7 @@
 
 #include "app.hpp"
 #include "mesh.h"
+#include "output_rest.h"
 
 #include "armload_step.h"
 extern "C" {
@@ -312,12 +313,14 @@ int run_root(const options & given, int text) {
     if (header.weightType == F_Q40) {
         header = loadLlmHeader(model.c_str(), context, F_Q80);
     }
-    generation text_of(given, header.vocabSize, text);
+    const output_rest rest(model, header);
+    generation        text_of(given, header.vocabSize, text);
     if (text_of.tokens() > header.seqLen) {
         throw usage_error("--context " + std::to_string(header.seqLen) + " is too small: prompt and output take " +
                           std::to_string(text_of.tokens()) + " tokens");
     }
     LlmNet                                        net = buildLlmNet(&header, nodes, batch);
+    rest.add_to(net, nodes);
     std::unique_ptr<LlmNet, void (*)(LlmNet *)>   release(&net, releaseLlmNet);
     NnNodeConfig *                                own = &net.nodeConfigs[0];
     NnNetExecution                                execution(threads, &net.netConfig);
@@ -332,6 +335,7 @@ int run_root(const options & given, int text) {
     devices.push_back(NnExecutorDevice(new NnCpuDevice(&net.netConfig, own, &execution), -1, -1));
     NnExecutor         executor(&net.netConfig, own, &devices, &execution, synchronizer.get(), true);
     NnRootWeightLoader loader(&executor, network.get(), nodes);
+    rest.load(loader, net);
     loadLlmNetWeight(model.c_str(), &net, &loader);
 
     RootLlmInference inference(&net, &execution, &executor, network.get());

@@ -1,8 +1,11 @@
 #include "mesh.h"
 
+#include "proof.h"
+
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -18,36 +21,64 @@ const int      MESH_LIMIT_S     = 60; // while the nodes after one are still bei
 const int      RETRY_MS         = 200;
 const uint32_t MOST_TEXT_BYTES  = 256;
 const char     READY            = '+';
+const char     PROGRAM[]        = "armload-dllama";
+const char     PROTOCOL[]       = " 2";
 
-// The first thing that who connects says. Both are of one build, for one CPU.
+// What program this is; nodes must agree, and be for CPUs of one byte order.
+struct build {
+    char program[32];
+    char commit[48];
+};
+
+// The first thing that who connects says. Neither side tells the other the key: each proves that it
+// knows it, for a number that the other has just drawn.
 struct greeting {
-    char     program[32];
-    char     commit[48];
-    char     key[80];
+    build    made;
     uint32_t from; // number of the node, 0 is the root
     uint32_t to;
     uint32_t nodes;
+    uint8_t  challenge[32];
 };
 
-greeting greeting_of(const std::string & key, uint32_t from, uint32_t to, uint32_t nodes) {
-    greeting made;
+struct answer {
+    build   made;
+    uint8_t challenge[32];
+    proof   shown;
+};
+
+build build_of() {
+    build made;
     std::memset(&made, 0, sizeof(made));
-    std::strncpy(made.program, "armload-dllama 1", sizeof(made.program) - 1);
+    std::strncpy(made.program, (std::string(PROGRAM) + PROTOCOL).c_str(), sizeof(made.program) - 1);
     std::strncpy(made.commit, ARMLOAD_ENGINE_COMMIT, sizeof(made.commit) - 1);
-    std::strncpy(made.key, key.c_str(), sizeof(made.key) - 1);
-    made.from  = from;
-    made.to    = to;
-    made.nodes = nodes;
     return made;
 }
 
-// In a time that does not tell how much of the key was right.
-bool is_same(const char * one, const char * other, size_t size) {
-    unsigned char difference = 0;
-    for (size_t i = 0; i < size; i++) {
-        difference |= (unsigned char) (one[i] ^ other[i]);
+bool is_of_build(const build & one, const build & other) {
+    return std::memcmp(&one, &other, sizeof(one)) == 0;
+}
+
+void draw(uint8_t (&challenge)[32]) {
+    std::ifstream source("/dev/urandom", std::ios::binary);
+    if (!source.read((char *) challenge, sizeof(challenge))) {
+        throw mesh_error("/dev/urandom cannot be read");
     }
-    return difference == 0;
+}
+
+// Who shows it is a part of it, so that no side's proof can be sent back as the other's.
+proof shown_by(const char * side, const std::string & key, const greeting & hello, const uint8_t (&challenge)[32]) {
+    return proof_of(key, side + std::string((const char *) &hello, sizeof(hello)) +
+                             std::string((const char *) challenge, sizeof(challenge)));
+}
+
+greeting greeting_of(uint32_t from, uint32_t to, uint32_t nodes) {
+    greeting hello;
+    std::memset(&hello, 0, sizeof(hello));
+    hello.made  = build_of();
+    hello.from  = from;
+    hello.to    = to;
+    hello.nodes = nodes;
+    return hello;
 }
 
 void limit(int socket, int seconds) {
@@ -94,12 +125,17 @@ bool take(int socket, void * data, size_t size) {
     return true;
 }
 
-// The whole greeting in so many seconds: a byte now and then would keep all others waiting.
-bool take_greeting(int socket, greeting & hello, int seconds) {
+typedef std::chrono::steady_clock::time_point moment;
+
+moment in(int seconds) {
+    return std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+}
+
+// All of it until then: a byte now and then would keep all others waiting.
+bool take_until(moment until, int socket, void * data, size_t size) {
     using namespace std::chrono;
-    const auto until = steady_clock::now() + std::chrono::seconds(seconds);
-    char *     at    = (char *) &hello;
-    for (size_t size = sizeof(hello); size > 0;) {
+    char * at = (char *) data;
+    while (size > 0) {
         const int64_t left_us = duration_cast<microseconds>(until - steady_clock::now()).count();
         if (left_us <= 0) {
             return false;
@@ -113,7 +149,6 @@ bool take_greeting(int socket, greeting & hello, int seconds) {
         at += count < 0 ? 0 : count;
         size -= (size_t) (count < 0 ? 0 : count);
     }
-    limit(socket, seconds);
     return true;
 }
 
@@ -158,22 +193,60 @@ int dial(const std::string & address) {
     return made;
 }
 
-// Connects to a node and is accepted by it. A forward takes a client before it knows of the node.
-int join(const std::string & address, const greeting & hello) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(MESH_LIMIT_S);
+std::string named(const greeting & hello, const std::string & address) {
+    return "node " + std::to_string(hello.to) + " at " + address;
+}
+
+// Connects to a node, both show that they know the key, and it accepts.
+//
+// A forward takes a client before it knows of the node, and hangs up without an answer.
+int join(const std::string & address, const std::string & key, greeting hello) {
+    const moment until = in(MESH_LIMIT_S);
     do {
         const int made = dial(address);
-        char      answer;
+        answer    told;
+        char      accepted;
         if (made >= 0) {
             send_at_once(made);
-            if (put(made, &hello, sizeof(hello)) && take(made, &answer, 1) && answer == READY) {
-                return made;
+            draw(hello.challenge);
+            if (put(made, &hello, sizeof(hello)) && take_until(in(GREETING_LIMIT_S), made, &told, sizeof(told))) {
+                if (!is_of_build(told.made, hello.made)) {
+                    close(made);
+                    throw mesh_error(named(hello, address) + " runs another program, or another build of this one");
+                }
+                if (!is_same(told.shown, shown_by("answer", key, hello, told.challenge))) {
+                    close(made);
+                    throw mesh_error(named(hello, address) + " does not know the key of this run");
+                }
+                const proof own = shown_by("join", key, hello, told.challenge);
+                limit(made, GREETING_LIMIT_S);
+                if (put(made, own.data(), own.size()) && take(made, &accepted, 1) && accepted == READY) {
+                    return made;
+                }
             }
             close(made);
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(RETRY_MS));
     } while (std::chrono::steady_clock::now() < until);
-    throw mesh_error("node " + std::to_string(hello.to) + " at " + address + " does not answer");
+    throw mesh_error(named(hello, address) + " does not answer");
+}
+
+bool is_welcome(int client, const std::string & key, greeting & hello) {
+    const moment until = in(CLIENT_LIMIT_S);
+    answer       own;
+    proof        theirs;
+    if (!take_until(until, client, &hello, sizeof(hello)) ||
+        std::memcmp(hello.made.program, PROGRAM, sizeof(PROGRAM) - 1) != 0) {
+        return false;
+    }
+    own.made = build_of();
+    draw(own.challenge);
+    own.shown = shown_by("answer", key, hello, own.challenge);
+    // A node of another build is told of it, and hangs up.
+    return put(client, &own, sizeof(own)) && is_of_build(hello.made, own.made) && hello.nodes <= MOST_NODES &&
+           hello.from < hello.to && hello.to < hello.nodes &&
+           take_until(until, client, theirs.data(), theirs.size()) &&
+           is_same(theirs, shown_by("join", key, hello, own.challenge)) && put(client, &READY, 1);
 }
 
 // Returns the next client that knows the key; the others are hung up on.
@@ -188,12 +261,9 @@ int accept_node(int listener, const std::string & key, greeting & hello) {
         }
         limit(client, CLIENT_LIMIT_S);
         send_at_once(client);
-        if (take_greeting(client, hello, CLIENT_LIMIT_S)) {
-            const greeting known = greeting_of(key, hello.from, hello.to, hello.nodes);
-            if (is_same((const char *) &known, (const char *) &hello, sizeof(known)) && hello.nodes <= MOST_NODES &&
-                hello.from < hello.to && hello.to < hello.nodes && put(client, &READY, 1)) {
-                return client;
-            }
+        if (is_welcome(client, key, hello)) {
+            limit(client, CLIENT_LIMIT_S);
+            return client;
         }
         close(client);
     }
@@ -218,7 +288,7 @@ std::unique_ptr<NnNetwork> connect_root(const std::vector<std::string> &        
     const uint32_t   nodes = (uint32_t) workers.size() + 1;
     std::vector<int> made;
     for (uint32_t node = 1; node < nodes; node++) {
-        made.push_back(join(workers[node - 1], greeting_of(key, 0, node, nodes)));
+        made.push_back(join(workers[node - 1], key, greeting_of(0, node, nodes)));
         bool is_told = true;
         for (const std::string & peer : peers[node - 1]) {
             is_told = is_told && put_text(made.back(), peer);
@@ -259,7 +329,7 @@ std::unique_ptr<NnNetwork> await_root(const std::string & host, int port, const 
         if (!take_text(made[0], address)) {
             throw mesh_error("the root has gone");
         }
-        made.push_back(join(address, greeting_of(key, root.to, node, root.nodes)));
+        made.push_back(join(address, key, greeting_of(root.to, node, root.nodes)));
     }
     for (uint32_t missing = 1; missing < root.to; missing++) {
         while (made[missing] < 0) {

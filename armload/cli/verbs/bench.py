@@ -140,6 +140,7 @@ def bench(options: BenchOptions) -> Result:
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     from armload.analysis.repeats import Precision
+    from armload.bench.engine_choice import with_chosen_engine
     from armload.bench.options import read_options
     from armload.bench.sweeping import combinations
     from armload.boards.board import is_group
@@ -165,6 +166,11 @@ def bench(options: BenchOptions) -> Result:
     for plan in plans:
         check_consistent(plan)
     check_split(boards, plans)
+    if len(boards) > 1 and any(plan.engine == "auto" for plan in plans):
+        raise UsageError(
+            "--engine auto chooses for one board or group.",
+            "Name one --board, or use --engine llama.cpp,dllama to measure both on each.",
+        )
     extent = _extent(listed, len(plans))
     options = _check_extent(options, extent, warmups=listed.warmups or 0)
     wanted = Precision(
@@ -183,7 +189,10 @@ def bench(options: BenchOptions) -> Result:
     _say_how_precise(plans, None if extent == "until known" else repeats)
     with boards_reached(options.scheduler, boards, progress) as reach:
         models = models_in(request, listed.models, listed.type)
-        cells = combinations(models, plans, progress)
+        cells = combinations(
+            *(models, plans, progress),
+            lambda model, plan: with_chosen_engine(request, model, plan, progress, reach),
+        )
         if extent == "until known" and len(boards) == 1:
             return repeated(request, cells[0], wanted, reach, reference)
         if extent == "once" and len(boards) == 1:

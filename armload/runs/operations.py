@@ -191,7 +191,8 @@ def _computed(
 
 def mid_depth(model: Model, plan: Plan) -> float:
     """Return how many tokens the KV cache holds halfway through the output."""
-    return min(likely_prompt_tokens(plan) + plan.n_predict / 2, context_tokens(plan, model))
+    middle = plan.depth_tokens + likely_prompt_tokens(plan) + plan.n_predict / 2
+    return min(middle, context_tokens(plan, model))
 
 
 def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Completion:

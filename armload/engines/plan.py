@@ -93,11 +93,13 @@ def _is_known(kv_type: str) -> str:
     unknown = [half for half in halves if half not in KV_TYPES]
     if len(halves) > 2 or unknown:
         wrong = kv_type if len(halves) > 2 else unknown[0]
-        raise ValueError(
-            f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for "
-            "different types"
-        )
+        raise ValueError(f"{no_kv_type(wrong)}, or KEYS/VALUES for different types")
     return kv_type
+
+
+def no_kv_type(wrong: str) -> str:
+    """Say which types of a KV cache there are."""
+    return f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}"
 
 
 def _as_nothing(speculate: object) -> object:
@@ -339,7 +341,7 @@ class Plan(Computation):
             heading="Plan",
             harmless="anywhere",
         ),
-        Leaves("depths"),
+        LEAVES,
     ] = 0
     n_predict: Annotated[
         TokenCount,

@@ -11,7 +11,7 @@ from tests.person import Person
 
 pytestmark = pytest.mark.build
 
-RUN_FAILED = 7
+RUN_FAILED = 9
 
 HERE = "target: host\nreach: {{kind: local}}\nworkdir: {workdir}\n"
 WORDS = (

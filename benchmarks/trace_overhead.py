@@ -1,15 +1,16 @@
 """How much the trace costs: the same program with and without it, in pairs.
 
-    python benchmarks/trace_overhead.py [--of trace|weights] [--pairs 40] [--tokens 128]
+    python benchmarks/trace_overhead.py [--of trace|clocks|weights] [--pairs 40] [--tokens 128]
 
 Builds the pinned engine for this machine's own CPU (minutes, the first time), makes a random
 model whose tokens take 10 ms or more, and runs the program in pairs, one of each pair traced,
 in random order, all on one core. With ``--of weights``, one of each pair decides by itself whether
 the weights are to be streamed, as every run of armload does, and leaves them as they are, because
-they fit into memory. Other work on the machine can only make a run slower, so the
-quickest tenth of each kind's runs are compared: it prints the difference of the two kinds' tenth
-percentiles with an interval of 95% confidence from the bootstrap over pairs, for the time from
-prompt to end and for CPU time.
+they fit into memory. With ``--of clocks``, both are traced, and one of each pair reads as many
+device clocks as a trace may have, each a file of this machine's ``/sys``. Other work on the machine
+can only make a run slower, so the quickest tenth of each kind's runs are compared: it prints the
+difference of the two kinds' tenth percentiles with an interval of 95% confidence from the bootstrap
+over pairs, for the time from prompt to end and for CPU time.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ from armload.engines.weights import MODE_VARIABLE
 from armload.models.synth import synthesise
 
 RESAMPLES = 2_000
+
+CLOCKS_VARIABLE, CLOCKS = "ARMLOAD_CLOCKS", 16
+CLOCK = "/sys/kernel/mm/ksm/sleep_millisecs"
+"""A file with a number, that the kernel writes when it is read, as those of clocks are."""
 
 
 def native_engine() -> Path:
@@ -93,7 +98,7 @@ def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
 def main() -> None:
     """Run the benchmark and print its result."""
     parser = argparse.ArgumentParser(description="Measure what the trace costs.")
-    parser.add_argument("--of", choices=("trace", "weights"), default="trace")
+    parser.add_argument("--of", choices=("trace", "clocks", "weights"), default="trace")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=128)
     wanted = parser.parse_args()
@@ -106,10 +111,15 @@ def main() -> None:
         synthesise(SHAPE, model, quantisation="Q8_0", seed=1, progress=Silent())
         measured = {
             "trace": {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))},
+            "clocks": {CLOCKS_VARIABLE: " ".join([CLOCK] * CLOCKS)},
             "weights": {MODE_VARIABLE: "auto"},
         }[wanted.of]
+        always = {}
+        if wanted.of == "clocks":
+            always = {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))}
         # As long as those measured: where the stack begins moves times by more than the trace.
         without = {name[:8] + "X" * len(name[8:]): value for name, value in measured.items()}
+        without, measured = always | without, always | measured
         run(program, model, wanted.tokens, without)
         plain: list[tuple[float, float]] = []
         others: list[tuple[float, float]] = []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, storage_rate, storage_s
+from armload.analysis.columns import ANY, Cores, is_lowered, storage_rate, storage_s
 from armload.analysis.summary import generating
 from armload.engines.trace import Step
 
@@ -130,7 +130,7 @@ def _cause(columns: _Columns, index: int, others: npt.NDArray[np.intp], usual_s:
     more_s = float(reading_s[index] - np.median(reading_s[others]))
     if more_s >= STORAGE_EXPLAINS * (took_s - usual_s) or reading_s[index] >= took_s / 2:
         return "paging"
-    if 0 < columns.khz[index] < LOWER_FREQUENCY * np.max(columns.khz):
+    if is_lowered(float(columns.khz[index]), float(np.max(columns.khz))):
         return "throttling"
     usual_busy = float(np.median(columns.busy[others]))
     switches = float(np.median(columns.switches[others]))

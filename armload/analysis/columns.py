@@ -56,7 +56,12 @@ def compute_s(step: Step, bytes_per_s: float, threads: int) -> float:
 
 
 LOWER_FREQUENCY = 0.95
-"""Share of the highest frequency below which a core counts as throttled."""
+"""Share of the highest frequency below which a core, or a device, counts as slowed down."""
+
+
+def is_lowered(frequency: float, highest: float) -> bool:
+    """Tell whether a frequency counts as lowered beside the highest one; 0 is unknown."""
+    return 0 < frequency < LOWER_FREQUENCY * highest
 
 
 @dataclass(frozen=True, kw_only=True)

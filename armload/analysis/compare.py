@@ -294,6 +294,7 @@ def _across_programs(one: WorkGroup, other: WorkGroup) -> list[ComparisonFinding
         ("type of the weights", "setting", a.weight_type or None, b.weight_type or None),
         ("prompt", "setting", prompt_words(a.work), prompt_words(b.work)),
         ("prompt tokens", "setting", a.work.prompt_tokens, b.work.prompt_tokens),
+        ("context depth", "setting", a.work.filled_tokens or 0, b.work.filled_tokens or 0),
         ("context", "setting", a.work.context_tokens, b.work.context_tokens),
         ("KV cache type", "setting", a.work.kv_type, b.work.kv_type),
         ("sampling", "setting", a.work.sampling, b.work.sampling),

@@ -57,6 +57,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         prompt=None if run.is_excerpt and not plan.prompt else plan.prompt,
         prompt_tokens=prompt_tokens or None,
         output_tokens=plan.n_predict,
+        filled_tokens=plan.depth_tokens,
         context_tokens=context_tokens(run.command) or plan.context_tokens,
         kv_type="/".join(plan.kv_types) if plan.kv_types else kv_type(plan.extra),
         sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
@@ -102,6 +103,7 @@ _COMPARED_APART = frozenset(
     (
         *("engine", "prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
         *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
+        "depth_tokens",
     )
 )
 """Fields of a plan that a comparison has in its work or method, or that change nothing."""

@@ -64,6 +64,28 @@ class PromptCount(RunFinding):
         )
 
 
+class ContextDepth(RunFinding):
+    """The context was not filled to the depth requested.
+
+    Attributes:
+        restored_tokens: that the program found in the saved context.
+    """
+
+    name: ClassVar[str] = "context depth"
+    kind: Literal["context depth"] = "context depth"
+    requested_tokens: int
+    restored_tokens: int
+
+    def fact(self) -> str:
+        return (
+            f"A context of {self.requested_tokens} tokens was to be restored, but the program "
+            f"restored {self.restored_tokens}."
+        )
+
+    def advice(self) -> str:
+        return "Run it again: the context is filled again if the board no longer has it."
+
+
 class DegenerateText(RunFinding):
     """The text is no language.
 
@@ -132,6 +154,9 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
         most = generated + output.header.last_accepted_tokens
         if not plan.stop_at_end and not generated <= plan.n_predict - 1 <= most:
             found.append(OutputCount(requested_tokens=plan.n_predict, traced_tokens=most + 1))
+        restored = output.restored_tokens or 0
+        if restored != plan.depth_tokens:
+            found.append(ContextDepth(requested_tokens=plan.depth_tokens, restored_tokens=restored))
         read = sum(step.prompt_tokens for step in prompting(output.steps))
         if plan.prompt_tokens is not None and read != plan.prompt_tokens:
             found.append(PromptCount(requested_tokens=plan.prompt_tokens, processed_tokens=read))

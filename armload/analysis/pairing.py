@@ -109,11 +109,16 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         fields += [
             (OUTPUT_TOKENS, "obstacle", a.output_tokens, b.output_tokens),
             (_DEPTH, "obstacle", a.depth_tokens, b.depth_tokens),
+            (_DEPTH, "obstacle", a.filled_tokens, b.filled_tokens),
         ]
     else:
         fields += [
             ("prompt tokens", "obstacle", a.prompt_tokens, b.prompt_tokens),
-            (_DEPTH, "obstacle", a.depth_tokens or 0, b.depth_tokens or 0),
+            (
+                _DEPTH,
+                "obstacle",
+                *(each.depth_tokens or each.filled_tokens or 0 for each in (a, b)),
+            ),
         ]
     return found + differing(each for each in fields if None not in each)
 
@@ -131,8 +136,14 @@ def depth_differences(a: Work, b: Work) -> list[SideDifference]:
     return differing([(_DEPTH, "setting", depth_a, depth_b)])
 
 
+def _prompt_depth(work: Work) -> int:
+    return work.depth_tokens or work.filled_tokens or 0
+
+
 def _decode_depth(work: Work) -> int | None:
-    return work.prompt_tokens if work.depth_tokens is None else work.depth_tokens
+    if work.depth_tokens is not None or work.prompt_tokens is None:
+        return work.depth_tokens
+    return (work.filled_tokens or 0) + work.prompt_tokens
 
 
 def called_equal(one: Measurement, other: Measurement) -> str:

@@ -80,6 +80,8 @@ class Run(Job):
             there was no such run on this machine.
         members: of a group, on which RPC servers ran; all other figures are of the first member,
             on which one ran only if the model was split by tensors.
+        restored_tokens: of the context, that were restored before the prompt instead of computed;
+            none without a depth.
         result: what an engine measured that has no tokens; else none.
         reported: further figures that a watched program printed of itself.
         notes: what a reader should know of the figures, though none of them is wrong.
@@ -92,6 +94,7 @@ class Run(Job):
     steps: Annotated[tuple[Step, ...], Leaves("numbers")]
     summary: Summary
     engine: Annotated[EngineTimes | None, Leaves("numbers")]
+    restored_tokens: Annotated[int | None, LEAVES] = None
     memory: Annotated[Memory | None, Leaves("numbers")]
     text: str
     exit: Exit

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
 
 from armload.analysis.clocks import MeasuredClock
-from armload.analysis.columns import Cores
+from armload.analysis.columns import LOWER_FREQUENCY, Cores, is_lowered
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.finding import Disturbance
 from armload.analysis.summary import generating
@@ -25,8 +25,8 @@ from armload.core.values import Finite, Value
 from armload.engines.job import BoardRecord
 from armload.engines.trace import Step
 
-FELL_BELOW, FELL_FROM = 0.95, 0.10
-"""A tenth of the time below 95% of the frequency that the run has reached is throttling."""
+FELL_FROM = 0.10
+"""Share of the time at a lowered frequency, from which a run is throttled."""
 
 BELOW_THE_MAXIMUM = 0.90
 """A core that stays below this share of its maximum frequency is throttled."""
@@ -220,14 +220,14 @@ def _doubts_about_frequency(steps: Sequence[Step], cores: Cores) -> list[Throttl
     if len(known) < _FEWEST_STEPS:
         return []
     highest = max(khz for _, khz in known)
-    slowed = [(step, khz) for step, khz in known if khz < FELL_BELOW * highest]
+    slowed = [(step, khz) for step, khz in known if is_lowered(khz, highest)]
     share = sum(step.duration_s for step, _ in slowed) / sum(step.duration_s for step, _ in known)
     if not slowed or share < FELL_FROM:
         return []
     return [
         Throttled(
             time_share=share,
-            below_khz=FELL_BELOW * highest,
+            below_khz=LOWER_FREQUENCY * highest,
             lowest_khz=min(khz for _, khz in slowed),
             peak_khz=highest,
             celsius=_hottest([step for step, _ in slowed]),

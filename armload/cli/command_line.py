@@ -133,6 +133,11 @@ class _Reader:
             return
         value = self._value_of(option, is_there=is_there)
         if option.name == "kv-type":
+            from armload.engines.plan import KV_TYPES, no_kv_type
+
+            # What is made of it below would be refused under a name that nobody typed.
+            if wrong := next((each for each in value.split(",") if each not in KV_TYPES), None):
+                raise mistake(f"{typed}: {no_kv_type(wrong)}.", self._verb.name)
             self._cache_types["keys" if typed in _OF_KEYS else "values"] = value
         else:
             self._give(typed, option, _PREFIXES.get(option.name, "") + value)

@@ -25,8 +25,11 @@ RUN_FILES = (
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
-SCRATCH_FILES = ("exit.part", "space")
-"""What they delete at the end of a run; an interrupted one keeps them, for nobody to fetch."""
+CONTEXT_FILE = "context"
+"""Of a run that fills a context: it is moved beside the model."""
+
+SCRATCH_FILES = ("exit.part", "space", CONTEXT_FILE)
+"""What is gone at the end of a run; an interrupted one keeps them, for nobody to fetch."""
 
 OWN_FOLDER = ".armload"
 """Beside deployed files: what armload notes about them, and the parts of those on their way."""
@@ -76,6 +79,10 @@ class Layout(Value):
 
     def model(self, sha256: str, name: str) -> PurePosixPath:
         return self.workdir / _MODELS / sha256[:_DIGITS] / name
+
+    def saved_context(self, sha256: str, key: str) -> PurePosixPath:
+        """Return where a filled context of a model is kept; it goes with the model."""
+        return self.model(sha256, f"context-{key}")
 
     def plain(self, file: PurePosixPath) -> PurePosixPath:
         """Return the name without a checksum of a program or a model's file."""

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from armload.build.target import Target
 from armload.core.files import content
+from armload.core.ids import fingerprint_of
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
+from armload.deploy.layout import (
+    CONTEXT_FILE,
+    STDERR_FILE,
+    STDOUT_FILE,
+    TRACE_FILE,
+    Layout,
+    from_program_folder,
+)
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
     REPACK,
+    REPLAYED,
     command,
     context_tokens,
     engine_times,
@@ -20,6 +29,7 @@ from armload.engines.llama_cpp import (
     least_context_tokens,
     most_prompt_tokens,
     repacked,
+    restored_tokens,
 )
 from armload.engines.model_program import (
     ModelEngine,
@@ -32,11 +42,17 @@ from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
 from armload.engines.repacking import repacked_bytes, repacks
-from armload.engines.trace import read_trace
+from armload.engines.trace import Step, read_trace
 from armload.models.model import Model
+from armload.models.tokens import prompt_of
 
 PROGRAM = "llama-completion"
 """The program; releases from before it had a name of its own call it ``llama-cli``."""
+
+BATCH_TOKENS = 2048
+"""That the program takes of a prompt at a time, if it is not told."""
+
+_KEY_DIGITS = 12
 
 
 class Completion(ModelEngine[Plan]):
@@ -116,6 +132,7 @@ class Completion(ModelEngine[Plan]):
     ) -> tuple[str, ...]:
         program, model = (each.items(context.layout)[0].remote for each in self.payload[:2])
         now = context.found.conditions
+        depth = self.plan.depth_tokens
         words = command(
             self.plan,
             self.model,
@@ -125,24 +142,65 @@ class Completion(ModelEngine[Plan]):
             memory_bytes=now.memory_and_swap_bytes,
             memory_available_bytes=now.memory_available_bytes - drafting_bytes,
             streamed=self._are_streamed(context),
+            saved_context=self.saved_context(context.layout) if depth else None,
             drafting=drafting,
             cores=context.cores,
             most_threads=context.most_threads,
         )
         return (*context.launcher, *words)
 
+    def saved_context(self, layout: Layout) -> PurePosixPath:
+        """Return where a context that is filled to the plan's depth lies on a board."""
+        plan = self.plan
+        decides = (plan.depth_tokens, plan.kv_type, plan.flash_attention, *plan.extra)
+        key = fingerprint_of((self.binary.sha256, *map(str, decides)))
+        return layout.saved_context(self.model.sha256, key[:_KEY_DIGITS])
+
+    @property
+    def filling(self) -> Completion:
+        """The run that fills such a context, and leaves it in its run's folder.
+
+        Its prompt is the text that the context is filled with.
+        """
+        plan, depth = self.plan, self.plan.depth_tokens
+        batch = plan.batch_tokens or BATCH_TOKENS
+        if depth % batch == 1 or batch == 1:
+            # The program saves the context before the last token, and only if that is not alone.
+            batch = BATCH_TOKENS if depth % BATCH_TOKENS != 1 else BATCH_TOKENS - 1
+        update = {
+            "prompt": prompt_of(self.model.path, depth),
+            "prompt_tokens": depth,
+            "depth_tokens": 0,
+            "n_predict": 1,
+            "context_tokens": context_tokens(plan, self.model),
+            "batch_tokens": batch,
+            "cold": False,
+            "cool_to_celsius": None,
+            "extra": (*plan.extra, "--prompt-cache", from_program_folder(CONTEXT_FILE)),
+        }
+        return Completion(plan.model_copy(update=update), self.binary, self.model)
+
     @staticmethod
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, the text, and the sums that ``--perf`` prints."""
-        del job
         header, steps = read_trace(folder / TRACE_FILE)
+        stderr = content(folder / STDERR_FILE).decode("utf-8", "replace")
+        restored = restored_tokens(stderr) if job.plan and job.plan.depth_tokens else None
         return Output(
             header=header,
-            steps=steps,
+            steps=_after_restoring(steps) if restored and REPLAYED in stderr else steps,
             text=generated_text(content(folder / STDOUT_FILE)),
-            times=engine_times(content(folder / STDERR_FILE).decode("utf-8", "replace")),
+            times=engine_times(stderr),
+            restored_tokens=restored,
             memory=peak_memory(steps),
         )
+
+
+def _after_restoring(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return steps of which the first computed a token of the restored context, not the prompt."""
+    if not steps or steps[0].tokens != 1 or not steps[0].prompt_tokens:
+        return steps
+    return (steps[0].model_copy(update={"prompt_tokens": 0}), *steps[1:])
 
 
 def settings_of(plan: Plan) -> Settings:

@@ -67,6 +67,14 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
             "the micro-batch is larger than the batch, of which it is a part",
             f"Use --micro-batch {batch} or less, or a larger --batch.",
         )
+    depth = getattr(plan, "depth_tokens", 0)
+    speculate = getattr(plan, "speculate", None)
+    if depth and speculate:
+        yield OptionConflict(
+            f"--depth {depth} with --speculate {speculate}",
+            "the program that speculates cannot restore a saved context",
+            "Remove one of them.",
+        )
     if moves_threads(plan):
         yield OptionConflict(
             f"--numa {plan.numa} with --cpus {plan.cpus}",

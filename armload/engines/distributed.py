@@ -342,6 +342,7 @@ def check_supported(plan: Plan) -> None:
         "--resident": plan.resident_bytes is not None,
         "--speculate": plan.speculate is not None,
         "--split": plan.split is not None,
+        "--depth": plan.depth_tokens > 0,
         f"--temperature {plan.temperature:g}": plan.temperature > 0,
     }
     for option, is_given in asked.items():

@@ -62,8 +62,8 @@ def offers(program: Path, option: str) -> bool:
 
 
 def least_context_tokens(plan: Plan) -> int:
-    """Return the tokens that prompt and output take at least; a text is one token or more."""
-    return (plan.prompt_tokens or 1) + plan.n_predict
+    """Return the tokens that a context holds at least; a text is one token or more."""
+    return plan.depth_tokens + (plan.prompt_tokens or 1) + plan.n_predict
 
 
 def likely_prompt_tokens(plan: Plan) -> int:
@@ -82,13 +82,13 @@ def context_tokens(plan: Plan, model: Model) -> int:
     least = least_context_tokens(plan)
     if least > model.context_length:
         raise UsageError(
-            f"Prompt and output need at least {least} tokens, but {model.name} was trained for a "
+            f"{_contents(plan)} need at least {least} tokens, but {model.name} was trained for a "
             f"context of {model.context_length}.",
-            "Use a shorter prompt or output.",
+            f"Use a shorter prompt or output{', or a smaller --depth' * bool(plan.depth_tokens)}.",
         )
     if plan.context_tokens is not None and plan.context_tokens < least:
         raise UsageError(
-            f"--context {plan.context_tokens} is too small: prompt and output need at "
+            f"--context {plan.context_tokens} is too small: {_contents(plan).lower()} need at "
             f"least {least} tokens.",
             f"Use --context {least} or more, or a shorter prompt or output.",
         )
@@ -100,9 +100,13 @@ def context_tokens(plan: Plan, model: Model) -> int:
                 f"Use --context {model.context_length} or less.",
             )
         return plan.context_tokens
-    needed = most_prompt_tokens(plan) + plan.n_predict + 16
+    needed = plan.depth_tokens + most_prompt_tokens(plan) + plan.n_predict + 16
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
     return min(rounded, model.context_length)
+
+
+def _contents(plan: Plan) -> str:
+    return "Depth, prompt and output" if plan.depth_tokens else "Prompt and output"
 
 
 def check_architecture(binary: Binary, model: Model) -> None:
@@ -137,7 +141,27 @@ def whole_plan(plan: Plan, model: Model) -> Plan:
             f"The prompt is {size_bytes} bytes long; the limit is {MAX_PROMPT_BYTES}.",
             "Use a shorter prompt.",
         )
+    if plan.depth_tokens:
+        size_bytes = len(text_after_depth(plan, model).encode())
+        if size_bytes > MAX_PROMPT_BYTES:
+            raise UsageError(
+                f"--depth {plan.depth_tokens}: with the prompt, the text is {size_bytes} bytes "
+                f"long; the limit is {MAX_PROMPT_BYTES}.",
+                "Use a smaller depth or a shorter prompt.",
+            )
     return plan
+
+
+def text_after_depth(plan: Plan, model: Model) -> str:
+    """Return the prompt with the words before it that fill the context to the plan's depth.
+
+    Raises:
+        UsageError: the model's vocabulary has no words to fill a context with.
+    """
+    if plan.prompt_tokens is not None:
+        return prompt_of(model.path, plan.depth_tokens + plan.prompt_tokens)
+    before = prompt_of(model.path, plan.depth_tokens)
+    return before + ("" if plan.prompt[:1].isspace() else " ") + plan.prompt
 
 
 def _micro_batch_words(
@@ -182,6 +206,7 @@ def command(
     memory_bytes: int,
     memory_available_bytes: int,
     streamed: bool,
+    saved_context: PurePosixPath | None = None,
     drafting: tuple[str, ...] = (),
     cores: str | None = None,
     most_threads: int | None = None,
@@ -195,6 +220,7 @@ def command(
         memory_bytes: all of the board's memory and swap.
         memory_available_bytes: on the board, before the run.
         streamed: the weights exceed it, and are read from storage for every token.
+        saved_context: on the board, of a plan with a depth.
         cores: that it is kept to; none for all.
         most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
@@ -203,7 +229,8 @@ def command(
         UsageError: the plan does not suit the model.
     """
     context = context_tokens(plan, model)
-    words = [str(on_board), "-m", str(model_on_board), "--no-escape", "-p", plan.prompt]
+    text = text_after_depth(plan, model) if saved_context is not None else plan.prompt
+    words = [str(on_board), "-m", str(model_on_board), "--no-escape", "-p", text]
     words += ["-c", str(context), "--temp", f"{plan.temperature:g}", "--seed", str(plan.seed)]
     if drafting:
         words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more
@@ -211,6 +238,8 @@ def command(
             words += ["-b", str(context)]  # it takes a prompt in one batch only
     else:
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
+    if saved_context is not None:
+        words += ["--prompt-cache", str(saved_context), "--prompt-cache-ro"]
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     words += settings_words(plan, program, cores, most_threads)
@@ -309,6 +338,20 @@ def generated_text(stdout: bytes) -> str:
     """
     text = stdout.removesuffix(b"\n\n").removesuffix(_END_OF_TEXT)
     return text.decode("utf-8", "replace")
+
+
+_RESTORED = re.compile(
+    r"session file (?:matches|has low similarity to prompt \() ?([0-9]+) / [0-9]+ tokens"
+)
+
+REPLAYED = "replayed last token from session"
+"""What newer releases print when they have computed the last token of a saved context again."""
+
+
+def restored_tokens(stderr: str) -> int:
+    """Return how many tokens of the text llama.cpp found in a saved context; 0 for none."""
+    found = _RESTORED.search(stderr)
+    return int(found.group(1)) if found else 0
 
 
 _LOAD = re.compile(r"load time =\s+([0-9.]+) ms")

@@ -22,6 +22,7 @@ class Work(Value):
         prompt_tokens, output_tokens: as planned.
         depth_tokens: in the context before a benchmark's test; none where decode follows the
             prompt.
+        filled_tokens: in the context before the prompt of a run; none for what is no run.
         context_tokens: length of the KV cache.
         kv_type: types of the cache's halves, such as ``f16/f16``.
         sampling: temperature, seed, and whether the model may end its text.
@@ -36,6 +37,7 @@ class Work(Value):
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     depth_tokens: int | None = None
+    filled_tokens: int | None = None
     context_tokens: int | None = None
     kv_type: str | None = None
     sampling: str | None = None

@@ -85,6 +85,8 @@ class Output(Value):
         reported: its own figures; none where they are computed from the steps.
         figures: further ones that it printed of itself.
         times: the engine's own sums.
+        restored_tokens: of the context, that were restored instead of computed; none where nothing
+            was to be restored.
         memory: the peak that the trace shows; none without one.
         result: what an engine of another kind measured, for ``run.json``.
         missing: what the output should hold and does not; empty when nothing is missing.
@@ -97,6 +99,7 @@ class Output(Value):
     reported: Reported | None = None
     figures: tuple[ReportedFigure, ...] = ()
     times: EngineTimes | None = None
+    restored_tokens: Count | None = None
     memory: Memory | None = None
     result: dict[str, JsonValue] | None = None
     missing: str = ""

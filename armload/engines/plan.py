@@ -93,11 +93,13 @@ def _is_known(kv_type: str) -> str:
     unknown = [half for half in halves if half not in KV_TYPES]
     if len(halves) > 2 or unknown:
         wrong = kv_type if len(halves) > 2 else unknown[0]
-        raise ValueError(
-            f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for "
-            "different types"
-        )
+        raise ValueError(f"{no_kv_type(wrong)}, or KEYS/VALUES for different types")
     return kv_type
+
+
+def no_kv_type(wrong: str) -> str:
+    """Say which types of a KV cache there are."""
+    return f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}"
 
 
 def _as_nothing(speculate: object) -> object:
@@ -116,6 +118,15 @@ TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
 PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
+
+
+def _as_depth(tokens: int) -> int:
+    if tokens == 1:
+        raise ValueError("use 0 for an empty context, or 2 or more")
+    return tokens
+
+
+Depth = Annotated[int, Field(ge=0, le=MOST_TOKENS), AfterValidator(_as_depth)]
 Cores = Annotated[str, BeforeValidator(_as_text), AfterValidator(_names_cores)]
 KvType = Annotated[str, AfterValidator(_is_known)]
 FlashAttention = Literal["on", "off", "auto"]
@@ -268,6 +279,8 @@ class Plan(Computation):
         prompt: the text to continue.
         prompt_tokens: length of a prompt of common words that is made for the model instead;
             its beginning-of-text token counts, where it has one.
+        depth_tokens: that are in the context before the prompt; they are computed once and saved on
+            the board, and each run restores them.
         n_predict: tokens to generate.
         context_tokens: none for prompt and ``n_predict`` with some room.
         batch_tokens: prompt tokens that are given to the engine at a time.
@@ -320,6 +333,19 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = None
+    depth_tokens: Annotated[
+        Depth,
+        Option(
+            "tokens in the context before the prompt: computed once, saved on the board, and "
+            "restored in each run",
+            "TOKENS",
+            several="commas",
+            name="depth",
+            heading="Plan",
+            harmless="anywhere",
+        ),
+        LEAVES,
+    ] = 0
     n_predict: Annotated[
         TokenCount,
         Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),

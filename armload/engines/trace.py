@@ -104,7 +104,8 @@ class Step(Sensed):
         step: number from 0.
         model: 0 for the main one; a draft model has a number of its own.
         sequences: that took part; a server has one for each slot.
-        tokens: tokens that went through the model in this step, the sum of the next three.
+        tokens: tokens that went through the model in this step, the sum of the next three; that
+            of a restored context, which its program computes again, is none of them.
         prompt_tokens: of these, tokens that this model did not sample.
         generated_tokens: of these, tokens that were sampled from an earlier step.
         speculated_tokens: of these, drafts to be verified.

@@ -107,13 +107,8 @@ def _shown(sensor: Sensor) -> str:
     return sensor.name if sensor.celsius is None else f"{sensor.name} {sensor.celsius:.0f} °C"
 
 
-def throttling_line(conditions: Conditions) -> str:
-    """Say what slows the board, and what the firmware has recorded; nothing where no source is."""
-    return throttling_words(conditions.throttling)
-
-
 def throttling_words(states: Sequence[ThrottleState]) -> str:
-    """Say what sources tell of slowing a board; nothing where there is none."""
+    """Say what slows a board, and what its firmware has recorded; nothing without a source."""
     if not states:
         return ""
     now = [words for each in states for words in _active(each)]

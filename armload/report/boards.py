@@ -39,7 +39,7 @@ from armload.report.board_state import (
     device_clocks_line,
     nodes_line,
     sensors_line,
-    throttling_line,
+    throttling_words,
 )
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Aside, Part
@@ -333,8 +333,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     absent = [name for name in board.sensors if name not in {each.name for each in now.sensors}]
     if absent:
         rows.append(("sensors not found", ", ".join(absent)))
-    if throttling_line(now):
-        rows.append(("throttling", throttling_line(now)))
+    if throttling_words(now.throttling):
+        rows.append(("throttling", throttling_words(now.throttling)))
     rows.append(("missing tools", f"{', '.join(lacking)} (not required)" if lacking else "none"))
     rows += [
         (transport.purpose, f"{transport.chosen} ({transport.reason})")

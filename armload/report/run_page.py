@@ -20,7 +20,7 @@ from armload.report.board_state import (
     cpu_access_line,
     device_clocks_line,
     sensors_line,
-    throttling_line,
+    throttling_words,
 )
 from armload.report.cells import cells_of
 from armload.report.drawing import png
@@ -163,7 +163,7 @@ def _conditions(run: Run) -> Table:
     if len(before.sensors) > 1:
         table.add("sensors", *(sensors_line(each) or unknown for each in found))
     if before.throttling:
-        table.add("throttling", *(throttling_line(each) or unknown for each in found))
+        table.add("throttling", *(throttling_words(each.throttling) or unknown for each in found))
     if clusters_line(before):
         table.add("frequencies", *(clusters_line(each) or unknown for each in found))
     elif before.governors:

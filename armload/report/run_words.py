@@ -39,7 +39,9 @@ def headline(run: Run) -> str:
     else:
         return f"No token was generated on {run.board.name}"
     doubt = "" if run.verdict.valid else "Not valid: "
-    return f"{doubt}{said} on {run.board.name}"
+    depth = run.plan.depth_tokens if run.plan else 0
+    after = f" at a context of {depth:,} tokens" if depth else ""
+    return f"{doubt}{said}{after} on {run.board.name}"
 
 
 def speed(median_s: float | None, decode_tps: float | None) -> str:

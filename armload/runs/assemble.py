@@ -188,6 +188,7 @@ def assemble(job: Job, folder: Path) -> Run:
         steps=steps,
         summary=summary,
         engine=output.times,
+        restored_tokens=output.restored_tokens,
         memory=peak,
         text=output.text or "",
         exit=ended,

@@ -113,7 +113,12 @@ def footprint_here(model: Model, header: WholeHeader, plan: Plan) -> Footprint |
         return None
     context = context_tokens(plan, model)
     spoken = plan.model_copy(
-        update={"prompt": "x", "prompt_tokens": None, "context_tokens": context}
+        update={
+            "prompt": "x",
+            "prompt_tokens": None,
+            "depth_tokens": 0,
+            "context_tokens": context,
+        }
     )
     program, *words = command(
         spoken,

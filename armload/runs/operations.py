@@ -105,7 +105,7 @@ def measured_compute(
         reads=[each.remote for each in on_board],
         progress=progress,
     )
-    asked = engine.simulation(_run_context(where, ready.context.launcher))
+    asked = engine.simulation(_run_context(where, plan, ready.context.launcher))
     if asked is None:
         raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
 
@@ -191,7 +191,8 @@ def _computed(
 
 def mid_depth(model: Model, plan: Plan) -> float:
     """Return how many tokens the KV cache holds halfway through the output."""
-    return min(likely_prompt_tokens(plan) + plan.n_predict / 2, context_tokens(plan, model))
+    middle = plan.depth_tokens + likely_prompt_tokens(plan) + plan.n_predict / 2
+    return min(middle, context_tokens(plan, model))
 
 
 def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Completion:
@@ -199,7 +200,7 @@ def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Co
 
     Its larger context must not decide whether the engine rearranges the weights.
     """
-    own = Completion(plan, binary, model).command(_run_context(where))
+    own = Completion(plan, binary, model).command(_run_context(where, plan))
     layout = if_offered(binary.path, REPACK if repacked(own) else NO_REPACK)
     context = USUAL_DEPTH
     while context < context_tokens(plan, model):
@@ -317,12 +318,18 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
         *(binary.build_id, plan.threads, plan.cpus, operations.timed_bytes),
         *((found.conditions.usual_threads,) if found.is_limited else ()),
+        *(() if plan.cpus else filter(None, (settings_of(plan).cores_on(found),))),
         # An operation's key says how its weights are laid out.
         *(word for word in plan.extra if word not in REPACK_OPTIONS),
     ]
     return cached_path("operations/times", identity)
 
 
-def _run_context(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
-    layout = Layout(workdir=where.main_board.workdir)
-    return RunContext(layout=layout, found=where.found, launcher=launcher)
+def _run_context(where: ReachedBoard, plan: Plan, launcher: tuple[str, ...] = ()) -> RunContext:
+    """Return the board as the run itself meets it: its cores decide how many threads compute."""
+    return RunContext(
+        layout=Layout(workdir=where.main_board.workdir),
+        found=where.found,
+        cores=settings_of(plan).cores_on(where.found),
+        launcher=launcher,
+    )

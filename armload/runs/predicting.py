@@ -77,7 +77,12 @@ def predict_there(
     context = context_tokens(plan, model)
     # Memory does not depend on the text, and a header may come without a vocabulary.
     spoken = plan.model_copy(
-        update={"prompt": "x", "prompt_tokens": None, "context_tokens": context}
+        update={
+            "prompt": "x",
+            "prompt_tokens": None,
+            "depth_tokens": 0,
+            "context_tokens": context,
+        }
     )
     engine = Completion(spoken, where.binaries[PROGRAM], model)
     notes: tuple[PredictionNote, ...] = ()

@@ -22,6 +22,7 @@ from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
+from armload.runs.depth import drop_unsound, fill_context
 from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import measured_hits, predict_there, predictor_of
 from armload.runs.request import Request
@@ -141,6 +142,8 @@ class ConnectedBoard:
                 self._progress if warns else Silent(),
                 is_kept=engine.keeps_forecast,
             )
+        if isinstance(engine, Completion):
+            fill_context(self.where, engine, self._progress)
         run, _ = execute(
             *(self.where, engine, self._progress),
             new=new,
@@ -150,6 +153,8 @@ class ConnectedBoard:
             predictor=predictor,
             heard=heard,
         )
+        if isinstance(engine, Completion):
+            drop_unsound(self.where, engine, run)
         return run
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:

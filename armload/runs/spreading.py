@@ -23,7 +23,16 @@ from armload.runs.session import Session
 
 
 def check_split(boards: Iterable[str], plans: Iterable[Plan]) -> None:
-    """Refuse to split a model where a board computes it by itself."""
+    """Refuse to split a model on a single board, and to fill the context of a group."""
+    plans = tuple(plans)
+    boards = tuple(boards)
+    depth = next(filter(None, (plan.depth_tokens for plan in plans)), 0)
+    group = next(filter(is_group, boards), None)
+    if depth and group is not None:
+        raise UsageError(
+            f"--depth {depth}: {group} is a group, whose context is not saved.",
+            "Omit --depth, or name one of its members.",
+        )
     split = next(filter(None, (plan.split for plan in plans)), None)
     single = next(itertools.filterfalse(is_group, boards), None)
     if split is not None and single is not None:

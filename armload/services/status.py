@@ -208,7 +208,7 @@ def _activity(host: Host, record: ServiceVersion, key: str) -> tuple[ModelActivi
         if len(record.models) == 1:
             (model,) = record.models
             # A sleeping model answers, too, and stays asleep.
-            return (_of_metrics(model.alias, _metrics(session, f"{url}/metrics"), None),)
+            return (_of_metrics(model.alias, _metrics(session, f"{url}/metrics"), loaded=None),)
         loaded = _loaded(session, url)
         return tuple(
             _of_metrics(
@@ -216,7 +216,7 @@ def _activity(host: Host, record: ServiceVersion, key: str) -> tuple[ModelActivi
                 _metrics(session, f"{url}/metrics?model={each.alias}&autoload=false")
                 if loaded.get(each.alias)
                 else None,
-                loaded.get(each.alias),
+                loaded=loaded.get(each.alias),
             )
             for each in record.models
         )
@@ -257,7 +257,7 @@ def _read(session: requests.Session, url: str) -> bytes:
         return content
 
 
-def _of_metrics(model: str, sample: ServerSample | None, loaded: bool | None) -> ModelActivity:  # noqa: FBT001
+def _of_metrics(model: str, sample: ServerSample | None, *, loaded: bool | None) -> ModelActivity:
     if sample is None:
         return ModelActivity(model=model, is_loaded=loaded)
 

@@ -22,6 +22,7 @@ from armload.analysis.limit_findings import (
     UnknownBandwidth,
 )
 from armload.analysis.output_doubts import (
+    ContextDepth,
     DegenerateText,
     Failed,
     NoTrace,
@@ -68,6 +69,7 @@ EXAMPLES: tuple[RunFinding, ...] = (
     NoTrace(),
     OutputCount(requested_tokens=9, traced_tokens=8),
     PromptCount(requested_tokens=128, processed_tokens=64),
+    ContextDepth(requested_tokens=4096, restored_tokens=0),
     DegenerateText(fault=TextFault(kind="only white space")),
     DegenerateText(fault=TextFault(kind="not UTF-8")),
     DegenerateText(fault=TextFault(kind="white space", share=0.99)),

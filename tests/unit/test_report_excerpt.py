@@ -194,6 +194,7 @@ def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrot
         "engine": "dllama",
         "prompt": "a secret",
         "prompt_tokens": 64,
+        "depth_tokens": 600,
         "n_predict": 33,
         "threads": 3,
         "cpus": "0-2",

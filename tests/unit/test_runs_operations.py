@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armload.boards.board import load_board
-from armload.boards.probe import probe
+from armload.boards.probe import FoundCluster, Probe, probe
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
 from armload.core.progress import Silent
@@ -98,7 +98,26 @@ def test_weights_are_laid_out_as_in_the_run_itself_whose_context_is_smaller(
         now = where.found.conditions.model_copy(update={"memory_available_bytes": int(available)})
         found = where.found.model_copy(update={"conditions": now})
         there = replace(where, found=found)
-        context = operations._run_context(there)
+        context = operations._run_context(there, plan)
         run = Completion(plan, built, model).command(context)
         listed = operations._engine(there, built, model, plan).command(context)
         assert repacked(run) == repacked(listed) == is_repacked
+
+
+def test_operations_are_timed_on_the_cores_of_the_run_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / PROGRAM).write_bytes(CONTENT)
+    built, model = binary(tmp_path / PROGRAM), model_called("word-problems:Q8_0", Silent())
+    plan, where = Plan(prompt="x", n_predict=1), session_of(built)
+    before = operations._times_path(where, built, plan, FOUND)
+    fast = (FoundCluster(name="Cortex-A76", cores=4, numbers=(4, 5, 6, 7)),)
+    monkeypatch.setattr(Probe, "fast_clusters", fast)
+    engine = operations._engine(where, built, model, plan)
+    words = engine.command(operations._run_context(where, plan))
+    assert words[words.index("-t") + 1] == "4"
+    # What was timed on other cores is not taken for it.
+    assert operations._times_path(where, built, plan, FOUND) != before
+    all_cores = plan.model_copy(update={"cpus": "0-7"})
+    words = engine.command(operations._run_context(where, all_cores))
+    assert words[words.index("-t") + 1] == "8"

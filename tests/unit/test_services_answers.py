@@ -76,5 +76,5 @@ def test_an_answer_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_metric_that_is_no_number_is_not_known(value: str) -> None:
     text = f"llamacpp:prompt_tokens_total {value}\nllamacpp:predicted_tokens_seconds {value}\n"
     with answering(200, text.encode()) as url, requests.Session() as session:
-        found = status._of_metrics("m", status._metrics(session, url), None)
+        found = status._of_metrics("m", status._metrics(session, url), loaded=None)
     assert (found.prompt_tokens, found.generated_tps) == (None, None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, storage_rate
+from armload.analysis.columns import ANY, Cores, compute_s, is_lowered, storage_rate
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.latency import phases_of
 from armload.analysis.load.records import LoadPoint
@@ -180,7 +180,7 @@ def busy_slots(
 def throttled_share(step: Step, cores: Cores, highest_khz: int) -> float:
     """Return by how much the cores were slower in a step than they could be; 0 for not at all."""
     khz = cores.khz(step)
-    return 1 - khz / highest_khz if 0 < khz < LOWER_FREQUENCY * highest_khz else 0.0
+    return 1 - khz / highest_khz if is_lowered(khz, highest_khz) else 0.0
 
 
 def _of_steps(observed: ObservedPoint, steps: Sequence[Step]) -> dict[str, float | int | None]:

@@ -110,7 +110,12 @@ def _judged_again(path: Path, claimed: Run) -> Run:
         device_clocks=run.device_clocks,
         emulation=run.emulation,
     )
-    output = Output(header=run.trace, steps=run.steps, text=run.text or None)
+    output = Output(
+        header=run.trace,
+        steps=run.steps,
+        text=run.text or None,
+        restored_tokens=run.restored_tokens,
+    )
     found = judge(run, output, run.exit, around)
     names = {each.name for each in found}
     others = (each.figures for each in run.verdict.findings if each.name not in names)

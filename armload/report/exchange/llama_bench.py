@@ -26,7 +26,8 @@ _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 def llama_bench(runs: Sequence[Run]) -> str:
     """Write a test of prefill and one of decode for each cell; repeats are its samples.
 
-    Decode follows the prompt, so it is a test at the depth of the prompt.
+    Decode follows the prompt, so it is a test at the depth of the prompt; with ``--depth``, both
+    are so much deeper.
     """
     tests = [test for cell in cells_of(runs) for test in _tests(cell)]
     return json.dumps(tests, indent=2, ensure_ascii=False) + "\n"
@@ -37,8 +38,10 @@ def _tests(cell: Cell) -> Iterator[dict[str, object]]:
     prefill = [(each.prefill_s, each.prefill_tokens) for each in counted]
     decode = [(each.decode_s, each.decode_tokens) for each in counted]
     prompt_tokens = max((tokens or 0 for _, tokens in prefill), default=0)
-    yield from _test(cell, prefill, is_prompt=True, depth=0)
-    yield from _test(cell, decode, is_prompt=False, depth=prompt_tokens)
+    plan = cell.runs[0].plan
+    filled = plan.depth_tokens if plan else 0
+    yield from _test(cell, prefill, is_prompt=True, depth=filled)
+    yield from _test(cell, decode, is_prompt=False, depth=filled + prompt_tokens)
 
 
 def _test(

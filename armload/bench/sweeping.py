@@ -40,7 +40,11 @@ def combinations(
                 f"--model: {other} and {name} are the same file.",
                 "List it once; use --repeats to run a combination more than once.",
             )
-    return tuple(combination(model, plan, progress) for model in models for plan in plans)
+    return tuple(
+        combination(model, plan, progress, reference=name)
+        for name, model in zip(model_names, models, strict=True)
+        for plan in plans
+    )
 
 
 def run_sweep(

@@ -183,6 +183,7 @@ def command(
     memory_available_bytes: int,
     streamed: bool,
     drafting: tuple[str, ...] = (),
+    media: tuple[str, ...] = (),
     cores: str | None = None,
     most_threads: int | None = None,
 ) -> tuple[str, ...]:
@@ -198,6 +199,7 @@ def command(
         cores: that it is kept to; none for all.
         most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
+        media: options of ``llama-mtmd-cli``, where that is.
 
     Raises:
         UsageError: the plan does not suit the model.
@@ -209,6 +211,8 @@ def command(
         words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more
         if plan.batch_tokens is None:
             words += ["-b", str(context)]  # it takes a prompt in one batch only
+    elif media:
+        words += ["-n", str(plan.n_predict), *media]
     else:
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
     if plan.batch_tokens is not None:

@@ -128,8 +128,8 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
     found: list[RunFinding] = []
     if plan is not None and output.header is not None:
         generated = sum(step.output_tokens for step in generating(output.steps))
-        # The last token is sampled, and decoded by llama-mtmd-cli alone; the last accepted drafts are
-        # more than asked.
+        # The last token is sampled, and decoded by llama-mtmd-cli alone; the last accepted drafts
+        # are more than asked.
         decoded = plan.n_predict - (0 if plan.perceives else 1)
         most = generated + output.header.last_accepted_tokens
         if not plan.stop_at_end and not generated <= decoded <= most:

@@ -38,12 +38,44 @@ _TRACED = "--mtmd-batch-max-tokens"
 """An option that came with the function by which the encoder's steps are traced."""
 
 
-def media_words(projector: Payload, plan: Plan, context: RunContext) -> list[str]:
-    """Return the options for a projector."""
+def projector_payload(projector: Projector) -> Payload:
+    return Payload.of_file(projector.path, sha256=projector.sha256, executable=False)
+
+
+def projector_record(projector: Projector) -> ProjectorRecord:
+    """Return what is kept of a projector."""
+    return ProjectorRecord(
+        kind=projector.kind,
+        sha256=projector.sha256,
+        size_bytes=projector.size_bytes,
+        limits_tokens=projector.is_dynamic,
+    )
+
+
+def check_traces_media(binary: Binary) -> None:
+    """Check that a program is new enough for images and sounds.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not offers(binary.path, _TRACED):
+        raise UsageError(
+            f"{binary.program} of this llama.cpp is too old: armload cannot trace how it "
+            "encodes images and sounds.",
+            "Omit --source, or use llama.cpp of October 2026.",
+        )
+
+
+def media_words(projector: Payload, most_tokens: int | None, context: RunContext) -> list[str]:
+    """Return the options for a projector.
+
+    Args:
+        most_tokens: of one image; none for its own limit.
+    """
     # Without it, the program knows only the templates of a few families.
     words = ["--jinja", "--mmproj", str(projector.items(context.layout)[0].remote)]
-    if plan.image_max_tokens is not None:
-        words += [_IMAGE_MAX_TOKENS, str(plan.image_max_tokens)]
+    if most_tokens is not None:
+        words += [_IMAGE_MAX_TOKENS, str(most_tokens)]
     return words
 
 
@@ -85,12 +117,7 @@ class Perception(Completion):
         media: Sequence[Picture | Sound],
     ) -> None:
         super().__init__(plan, binary, model)
-        if not offers(binary.path, _TRACED):
-            raise UsageError(
-                f"{binary.program} of this llama.cpp is too old: armload cannot trace how it "
-                "encodes images and sounds.",
-                "Omit --source, or use llama.cpp of October 2026.",
-            )
+        check_traces_media(binary)
         self.projector = projector
         self.media = tuple(media)
 
@@ -109,12 +136,7 @@ class Perception(Completion):
             )
             for each in self.media
         }
-        projector = ProjectorRecord(
-            kind=self.projector.kind,
-            sha256=self.projector.sha256,
-            size_bytes=self.projector.size_bytes,
-            limits_tokens=self.projector.is_dynamic,
-        )
+        projector = projector_record(self.projector)
         return super().subject.model_copy(update={"projector": projector, **records})
 
     @property
@@ -160,7 +182,7 @@ class Perception(Completion):
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-mtmd-cli there."""
         projector, *media = self.payload[2:]
-        words = media_words(projector, self.plan, context)
+        words = media_words(projector, self.plan.image_max_tokens, context)
         words += ["--image", ",".join(str(each.items(context.layout)[0].remote) for each in media)]
         return self._words(context, media=tuple(words), more_bytes=self.more_bytes)
 

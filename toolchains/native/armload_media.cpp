@@ -2,8 +2,21 @@
 // through what comes before the model.
 
 #include "armload_trace.h"
+#include "download.h"
 #include "mtmd-helper.h"
 #include "mtmd.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Of an image that a client sends: its decoder takes three bytes for each pixel.
+static const int64_t MOST_PIXELS = 64000000;
+
+extern "C" int stbi_info_from_memory(const unsigned char * content, int bytes, int * width,
+                                     int * height, int * channels);
 
 static const char * const PREPROCESSING = "preprocessing";
 static const char * const ENCODER       = "encoder";
@@ -28,6 +41,12 @@ class stage {
 
 } // namespace
 
+// A client must not make the server fetch what it names from the networks that the board reaches.
+std::pair<long, std::vector<char>> armload_remote_get_content(const std::string &,
+                                                              const common_remote_params &) {
+    return { 403, {} };
+}
+
 extern "C" {
 
 // It comes before the first step, and knows how many threads compute.
@@ -50,6 +69,15 @@ mtmd_helper_bitmap_wrapper armload_mtmd_helper_bitmap_init_from_buf(const mtmd_c
                                                                     const unsigned char * content,
                                                                     size_t bytes, bool is_placeholder,
                                                                     mtmd_helper_init_opt settings) {
+    int width    = 0;
+    int height   = 0;
+    int channels = 0;
+    if (bytes <= INT32_MAX &&
+        stbi_info_from_memory(content, static_cast<int>(bytes), &width, &height, &channels) != 0 &&
+        static_cast<int64_t>(width) * height > MOST_PIXELS) {
+        fprintf(stderr, "armload: refused an image of %d x %d pixels\n", width, height);
+        return {};
+    }
     const stage reading(PREPROCESSING);
     return mtmd_helper_bitmap_init_from_buf(context, content, bytes, is_placeholder, settings);
 }

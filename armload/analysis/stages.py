@@ -10,7 +10,7 @@ from armload.core.values import Value, counted, format_seconds
 from armload.engines.job import RunSpec
 from armload.engines.trace import Step, Trace
 
-StageName = Literal["loading", "preprocessing", "encoder", "image tokens", "prompt", "output"]
+StageName = Literal["loading", "preprocessing", "encoder", "media tokens", "prompt", "output"]
 
 _SHOWN_FROM = 0.25
 """Share of the time to the first token from which the encoder is worth a sentence."""
@@ -45,7 +45,7 @@ def _name(step: Step) -> StageName:
     if step.stage is not None:
         return step.stage
     if step.media_tokens:
-        return "image tokens"
+        return "media tokens"
     return "output" if step.generated_tokens else "prompt"
 
 
@@ -59,7 +59,7 @@ def stages_of(header: Trace | None, steps: Sequence[Step]) -> tuple[StageFigures
     by_name: dict[StageName, list[Step]] = {
         "preprocessing": [],
         "encoder": [],
-        "image tokens": [],
+        "media tokens": [],
         "prompt": [],
         "output": [],
     }
@@ -94,19 +94,21 @@ class SlowEncoder(Finding):
     Attributes:
         encoder_s: of ``ttft_s``.
         tokens: that it made.
+        media: what of.
         fewer_tokens: a limit with which it would take less; none where nothing limits them.
     """
 
     encoder_s: float
     ttft_s: float
     tokens: int
+    media: Literal["image", "sound"]
     fewer_tokens: int | None
 
     def fact(self) -> str:
         return (
             f"The encoder took {format_seconds(self.encoder_s)} of the "
             f"{format_seconds(self.ttft_s)} to the first token, for "
-            f"{counted(self.tokens, 'image token')}."
+            f"{counted(self.tokens, f'{self.media} token')}."
         )
 
     def advice(self) -> str:
@@ -125,7 +127,7 @@ def notes_about_stages(
 ) -> Iterator[str]:
     """Yield what a reader should know of the time to the first token."""
     seconds = {each.name: each.seconds for each in stages}
-    tokens = {each.name: each.tokens or 0 for each in stages}.get("image tokens", 0)
+    tokens = {each.name: each.tokens or 0 for each in stages}.get("media tokens", 0)
     encoder_s = seconds.get("encoder", 0.0)
     if ttft_s is None or not tokens or encoder_s < _SHOWN_FROM * ttft_s:
         return
@@ -136,5 +138,6 @@ def notes_about_stages(
         encoder_s=encoder_s,
         ttft_s=ttft_s,
         tokens=tokens,
+        media="sound" if spec.image is None else "image",
         fewer_tokens=fewer if can_be_fewer else None,
     ).sentence

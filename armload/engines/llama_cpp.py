@@ -25,6 +25,7 @@ KV_ROUNDING_TOKENS = 256
 """llama.cpp makes the KV cache of a sequence a multiple of this."""
 
 LEAST_MICRO_BATCH_TOKENS = 16
+_USUAL_BATCH_TOKENS = 2048
 _RESERVED_AT_MOST = 0.75
 """Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one.
 
@@ -213,6 +214,8 @@ def command(
             words += ["-b", str(context)]  # it takes a prompt in one batch only
     elif media:
         words += ["-n", str(plan.n_predict), *media]
+        if plan.batch_tokens is None:
+            words += ["-b", str(min(context, _USUAL_BATCH_TOKENS))]  # it aborts with larger ones
     else:
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
     if plan.batch_tokens is not None:

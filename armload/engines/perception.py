@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -29,8 +30,9 @@ PERCEIVING_PROGRAM = "llama-mtmd-cli"
 _IMAGE_TOKENS = 4096
 """Of one image at most, as most projectors limit it."""
 
-_TOKENS_PER_S = 25
-"""Of sound; Whisper's encoders give up to that many."""
+_SOUND_S, _SOUND_TOKENS = 30, 750
+"""Whisper's encoders take half a minute at a time, however short a sound is, and give up to that
+many tokens for it."""
 
 _TEMPLATE_TOKENS = 256
 _IMAGE_MAX_TOKENS = "--image-max-tokens"
@@ -89,7 +91,7 @@ def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
         return plan
     seen = plan.image_max_tokens or _IMAGE_TOKENS if plan.image is not None else 0
     needed = most_prompt_tokens(plan) + plan.n_predict + _TEMPLATE_TOKENS + seen
-    needed += round(seconds * _TOKENS_PER_S)
+    needed += math.ceil(seconds / _SOUND_S) * _SOUND_TOKENS
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
     return plan.model_copy(update={"context_tokens": min(rounded, model.context_length)})
 

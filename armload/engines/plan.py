@@ -169,14 +169,14 @@ SPECULATE = Option(
 IMAGE = Option(
     "image that the model sees before the prompt",
     "FILE",
-    several="commas",
+    several="files",
     heading="Images and sounds",
     harmless="in a plan",
 )
 AUDIO = Option(
     "sound that the model hears before the prompt",
     "FILE",
-    several="commas",
+    several="files",
     heading="Images and sounds",
     harmless="in a plan",
 )

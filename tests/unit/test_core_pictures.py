@@ -4,6 +4,7 @@ import io
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -24,7 +25,7 @@ def _halves(mode: str = "RGB") -> Image.Image:
     return picture.convert(mode)
 
 
-def _saved(picture: Image.Image, path: Path, **options: object) -> Path:
+def _saved(picture: Image.Image, path: Path, **options: Any) -> Path:
     picture.save(path, **options)
     return path
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from armload.analysis.run import Run
+from armload.analysis.stages import StageFigures
 from armload.core.columns import Column
 from armload.core.values import format_bytes, format_seconds, three_figures
 from armload.engines.measurement import Measurement
@@ -61,6 +62,24 @@ FIGURES: tuple[Column[Run], ...] = (
     ),
 )
 """Of several runs, their median, unless a cell says otherwise."""
+
+
+STAGE_FIGURES: tuple[Column[StageFigures], ...] = (
+    Column(key="name", heading="stage", of=lambda each: each.name),
+    Column(key="seconds", heading="time", of=lambda each: each.seconds, write=format_seconds),
+    Column(key="tokens", heading="tokens", of=lambda each: each.tokens, is_number=True),
+    Column(key="cpu_s", heading="CPU\ntime", of=lambda each: each.cpu_s, write=format_seconds),
+    Column(
+        key="read_bytes",
+        heading="read from\nstorage",
+        of=lambda each: each.read_bytes,
+        write=format_bytes,
+    ),
+    Column(
+        key="rss_bytes", heading="peak\nRSS", of=lambda each: each.rss_bytes, write=format_bytes
+    ),
+)
+"""Of each part of a run in which the model saw or heard."""
 
 
 @dataclass(frozen=True, kw_only=True)

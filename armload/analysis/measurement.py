@@ -59,6 +59,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         output_tokens=plan.n_predict,
         filled_tokens=plan.depth_tokens,
         context_tokens=context_tokens(run.command) or plan.context_tokens,
+        media=", ".join(each.sha256[:12] for each in (run.image, run.audio) if each),
         kv_type="/".join(plan.kv_types) if plan.kv_types else kv_type(plan.extra),
         sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
         + (", may end" if plan.stop_at_end else ""),
@@ -102,6 +103,7 @@ def _written_tokens(run: Run) -> int | None:
 _COMPARED_APART = frozenset(
     (
         *("engine", "prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
+        *("image", "audio", "mmproj"),
         *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
         "depth_tokens",
     )

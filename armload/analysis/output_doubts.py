@@ -150,16 +150,20 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
     found: list[RunFinding] = []
     if plan is not None and output.header is not None:
         generated = sum(step.output_tokens for step in generating(output.steps))
-        # The last token is sampled and never decoded; the last accepted drafts are more than asked.
+        # The last token is sampled, and decoded by llama-mtmd-cli alone; the last accepted drafts
+        # are more than asked.
+        decoded = plan.n_predict - (0 if plan.perceives else 1)
         most = generated + output.header.last_accepted_tokens
-        if not plan.stop_at_end and not generated <= plan.n_predict - 1 <= most:
+        if not plan.stop_at_end and not generated <= decoded <= most:
             found.append(OutputCount(requested_tokens=plan.n_predict, traced_tokens=most + 1))
         restored = output.restored_tokens or 0
         if restored != plan.depth_tokens:
             found.append(ContextDepth(requested_tokens=plan.depth_tokens, restored_tokens=restored))
         read = sum(step.prompt_tokens for step in prompting(output.steps))
-        if plan.prompt_tokens is not None and read != plan.prompt_tokens:
-            found.append(PromptCount(requested_tokens=plan.prompt_tokens, processed_tokens=read))
+        # A chat template and an image come on top.
+        asked = None if plan.perceives else plan.prompt_tokens
+        if asked is not None and read != asked:
+            found.append(PromptCount(requested_tokens=asked, processed_tokens=read))
     if output.text is not None:
         of_words = plan is not None and plan.prompt_tokens is not None
         found += [

@@ -101,6 +101,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
     fields: list[tuple[str, DifferenceRole, int | str | None, int | str | None]] = [
         ("board", "subject", a.board, a.board if is_same_board else b.board),
         ("prompt", "obstacle", prompt_words(a), prompt_words(b)),
+        ("image or sound", "subject", a.media or "none", b.media or "none"),
         ("context", "subject", a.context_tokens, b.context_tokens),
         ("KV cache type", "subject", a.kv_type, b.kv_type),
         ("sampling", "obstacle", a.sampling, b.sampling),

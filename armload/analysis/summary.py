@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.analysis.speculation import SpeculationResult
+from armload.analysis.stages import StageFigures, stages_of
 from armload.analysis.statistics import FEWEST_TOKENS, Interval, interval_of_few
 from armload.core.values import Value
 from armload.engines.output import Reported
@@ -61,6 +62,7 @@ class Summary(Value):
             output token comes out of prefill, so decode is one fewer than was written.
         speculation: what guessed tokens gave; none where none were to be guessed.
         experts: how streamed experts were used; none of other weights.
+        stages: of a run in which the model saw or heard, what each part of it took; else empty.
     """
 
     ttft_s: float | None
@@ -74,6 +76,7 @@ class Summary(Value):
     decode_tokens: int | None = None
     speculation: SpeculationResult | None = None
     experts: ExpertReads | None = None
+    stages: tuple[StageFigures, ...] = ()
 
     @property
     def median_s(self) -> float | None:
@@ -197,6 +200,7 @@ def summarise(
         decode_tokens=decode_tokens if decode else None,
         speculation=_speculation(header, steps, decode) if speculates and decode else None,
         experts=_experts(decode),
+        stages=stages_of(header, steps),
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from armload.build.binary import Binary
 from armload.conversion.distributed import converted_files
 from armload.core.errors import UsageError
+from armload.core.pictures import Picture, read_picture
 from armload.core.progress import Progress
+from armload.core.sounds import Sound, read_sound
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.distributed import (
     PROGRAMS,
@@ -17,10 +20,12 @@ from armload.engines.distributed import (
     check_supported,
 )
 from armload.engines.llama_cpp import whole_plan
+from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
-from armload.models.find import model_called
+from armload.models.find import model_called, projector_of
 from armload.models.model import Model
+from armload.models.projector import Projector, check_fits
 from armload.models.tokens import check_draft
 
 
@@ -33,17 +38,22 @@ class Combination:
         draft: that guesses tokens for it; none where the plan has none.
         plan: with its prompt.
         converted: the model for distributed-llama; none where llama.cpp runs it.
+        projector, media: by which it sees or hears, and what; none without.
     """
 
     model: Model
     draft: Model | None
     plan: Plan
     converted: ConvertedFiles | None = None
+    projector: Projector | None = None
+    media: tuple[Picture | Sound, ...] = ()
 
     @property
     def programs(self) -> tuple[str, ...]:
         if self.converted is not None:
             return PROGRAMS
+        if self.projector is not None:
+            return (PERCEIVING_PROGRAM,)
         return (PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM,)
 
     def engine(self, binaries: Mapping[str, Binary]) -> Completion | DistributedRun:
@@ -55,15 +65,22 @@ class Combination:
         if self.converted is not None:
             return DistributedRun(self.plan, binaries, self.model, self.converted)
         binary = binaries[self.programs[0]]
+        if self.projector is not None:
+            return Perception(self.plan, binary, self.model, self.projector, self.media)
         if self.plan.speculate is None:
             return Completion(self.plan, binary, self.model)
         return Speculation(self.plan, binary, self.model, self.draft)
 
 
-def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
+def combination(
+    model: Model, plan: Plan, progress: Progress, *, reference: str = ""
+) -> Combination:
     """Return a plan with its models; a draft model is made or downloaded when it is missing.
 
     For distributed-llama, the model is converted.
+
+    Args:
+        reference: what the model was called, where it may have come from a hub.
 
     Raises:
         UsageError: the plan does not suit the model, the draft model has another vocabulary, or
@@ -80,6 +97,8 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
         plan = whole_plan(plan, model)
         files = converted_files(model, progress)
         return Combination(model=model, draft=None, plan=plan, converted=files)
+    if plan.perceives:
+        return _perceiving(model, plan, progress, reference)
     draft = None
     if plan.speculate == MTP:
         check_predicts(model)
@@ -87,6 +106,29 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
         draft = model_called(plan.draft_model, progress)
         check_draft(draft, model)
     return Combination(model=model, draft=draft, plan=whole_plan(plan, model))
+
+
+def _perceiving(model: Model, plan: Plan, progress: Progress, reference: str) -> Combination:
+    if plan.speculate is not None:
+        raise UsageError(
+            "--speculate: llama-mtmd-cli, which takes images and sounds, cannot guess tokens.",
+            "Remove --speculate, or --image and --audio.",
+        )
+    media: list[Picture | Sound] = []
+    if plan.image is not None:
+        media.append(read_picture(Path(plan.image).expanduser()))
+    seconds = 0.0
+    if plan.audio is not None:
+        sound = read_sound(Path(plan.audio).expanduser())
+        media.append(sound)
+        seconds = sound.seconds
+    projector = projector_of(model, plan.mmproj, progress, reference)
+    if plan.image is not None:
+        check_fits(projector, model, "image")
+    if plan.audio is not None:
+        check_fits(projector, model, "audio")
+    plan = with_room(whole_plan(plan, model), model, seconds)
+    return Combination(model=model, draft=None, plan=plan, projector=projector, media=tuple(media))
 
 
 def programs_of(combinations: Iterable[Combination]) -> tuple[str, ...]:

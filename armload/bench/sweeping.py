@@ -46,7 +46,9 @@ def combinations(
                 "List it once; use --repeats to run a combination more than once.",
             )
     return tuple(
-        combination(model, decided(model, plan), progress) for model in models for plan in plans
+        combination(model, decided(model, plan), progress, reference=name)
+        for name, model in zip(model_names, models, strict=True)
+        for plan in plans
     )
 
 

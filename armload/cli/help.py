@@ -32,6 +32,7 @@ _VERSION = ("-V, --version", "show the version")
 _HEADINGS = (
     *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
     *(
+        "Images and sounds",
         "Quantisation",
         "Repeats",
         "Engine",

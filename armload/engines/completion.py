@@ -128,7 +128,12 @@ class Completion(ModelEngine[Plan]):
         return (*self._words(context), *self._spread_words(context))
 
     def _words(
-        self, context: RunContext, *, drafting: tuple[str, ...] = (), drafting_bytes: int = 0
+        self,
+        context: RunContext,
+        *,
+        drafting: tuple[str, ...] = (),
+        media: tuple[str, ...] = (),
+        more_bytes: int = 0,
     ) -> tuple[str, ...]:
         program, model = (each.items(context.layout)[0].remote for each in self.payload[:2])
         now = context.found.conditions
@@ -140,10 +145,11 @@ class Completion(ModelEngine[Plan]):
             on_board=program,
             model_on_board=model,
             memory_bytes=now.memory_and_swap_bytes,
-            memory_available_bytes=now.memory_available_bytes - drafting_bytes,
+            memory_available_bytes=now.memory_available_bytes - more_bytes,
             streamed=self._are_streamed(context),
             saved_context=self.saved_context(context.layout) if depth else None,
             drafting=drafting,
+            media=media,
             cores=context.cores,
             most_threads=context.most_threads,
         )

@@ -118,6 +118,39 @@ class ModelRecord(Value):
     experts: Annotated[int, LEAVES] = 0
 
 
+class MediaRecord(Value):
+    """An image or a sound that a model was given.
+
+    Attributes:
+        name: of the file.
+        sha256, size_bytes: of what the engine got: upright, and with eight bits for each colour.
+        width, height: of an image, in pixels.
+        seconds: of a sound.
+    """
+
+    name: str
+    sha256: Annotated[str, Leaves("SHA-256")]
+    size_bytes: Annotated[int, LEAVES]
+    width: Annotated[int | None, LEAVES] = None
+    height: Annotated[int | None, LEAVES] = None
+    seconds: Annotated[float | None, LEAVES] = None
+
+
+class ProjectorRecord(Value):
+    """The projector of a model that saw or heard.
+
+    Attributes:
+        kind: llama.cpp's name of its type.
+        sha256, size_bytes: of its file.
+        limits_tokens: a larger image gives more tokens, and ``image_max_tokens`` fewer.
+    """
+
+    kind: Annotated[str, Leaves("projector type")]
+    sha256: Annotated[str, Leaves("SHA-256")]
+    size_bytes: Annotated[int, LEAVES]
+    limits_tokens: Annotated[bool, LEAVES] = False
+
+
 class PutFile(Value):
     """A file that was copied to the board for a watched program.
 
@@ -184,6 +217,8 @@ class RunSpec(Value):
         binary: the program.
         model: what it reads; without a name where there is none.
         draft: a second model, whose guesses it verifies; none without one.
+        projector: by which it sees or hears; none without.
+        image, audio: that it was given before the prompt.
     """
 
     plan: Annotated[Plan | None, LEAVES] = None
@@ -192,6 +227,9 @@ class RunSpec(Value):
     binary: Annotated[BinaryRecord, LEAVES]
     model: ModelRecord
     draft: ModelRecord | None = None
+    projector: ProjectorRecord | None = None
+    image: MediaRecord | None = None
+    audio: MediaRecord | None = None
 
 
 class Job(RunSpec):

@@ -25,6 +25,7 @@ KV_ROUNDING_TOKENS = 256
 """llama.cpp makes the KV cache of a sequence a multiple of this."""
 
 LEAST_MICRO_BATCH_TOKENS = 16
+_USUAL_BATCH_TOKENS = 2048
 _RESERVED_AT_MOST = 0.75
 """Of a board's memory and swap: Linux refuses a buffer that exceeds both, even an empty one.
 
@@ -208,6 +209,7 @@ def command(
     streamed: bool,
     saved_context: PurePosixPath | None = None,
     drafting: tuple[str, ...] = (),
+    media: tuple[str, ...] = (),
     cores: str | None = None,
     most_threads: int | None = None,
 ) -> tuple[str, ...]:
@@ -224,6 +226,7 @@ def command(
         cores: that it is kept to; none for all.
         most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
+        media: options of ``llama-mtmd-cli``, where that is.
 
     Raises:
         UsageError: the plan does not suit the model.
@@ -236,6 +239,10 @@ def command(
         words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more
         if plan.batch_tokens is None:
             words += ["-b", str(context)]  # it takes a prompt in one batch only
+    elif media:
+        words += ["-n", str(plan.n_predict), *media]
+        if plan.batch_tokens is None:
+            words += ["-b", str(min(context, _USUAL_BATCH_TOKENS))]  # it aborts with larger ones
     else:
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
     if saved_context is not None:

@@ -25,6 +25,7 @@ class Work(Value):
         filled_tokens: in the context before the prompt of a run; none for what is no run.
         context_tokens: length of the KV cache.
         kv_type: types of the cache's halves, such as ``f16/f16``.
+        media: checksums of the image and the sound that came before the prompt; empty without.
         sampling: temperature, seed, and whether the model may end its text.
     """
 
@@ -40,6 +41,7 @@ class Work(Value):
     filled_tokens: int | None = None
     context_tokens: int | None = None
     kv_type: str | None = None
+    media: str = ""
     sampling: str | None = None
 
 

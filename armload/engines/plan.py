@@ -117,6 +117,7 @@ def _is_known_speculation(speculate: str) -> str:
 TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
+MediaPath = Annotated[str, Field(min_length=1), AfterValidator(_reaches_a_program)]
 PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
 
 
@@ -173,6 +174,36 @@ SPECULATE = Option(
     "commas",
     "draft",
     harmless="in a plan",
+)
+
+
+IMAGE = Option(
+    "image that the model sees before the prompt",
+    "FILE",
+    several="files",
+    heading="Images and sounds",
+    harmless="in a plan",
+)
+AUDIO = Option(
+    "sound that the model hears before the prompt",
+    "FILE",
+    several="files",
+    heading="Images and sounds",
+    harmless="in a plan",
+)
+MMPROJ = Option(
+    "the model's projector for images and sounds",
+    "FILE",
+    "the mmproj file beside the model, or in its repository",
+    heading="Images and sounds",
+    harmless="in a plan",
+)
+IMAGE_MAX_TOKENS = Option(
+    "most tokens of an image, for models in which its size decides",
+    "TOKENS",
+    "as in the projector",
+    "commas",
+    heading="Images and sounds",
 )
 
 
@@ -281,6 +312,9 @@ class Plan(Computation):
             its beginning-of-text token counts, where it has one.
         depth_tokens: that are in the context before the prompt; they are computed once and saved on
             the board, and each run restores them.
+        image, audio: a file that the model sees or hears before the prompt; none without.
+        mmproj: the projector by which it does; none for the one that lies beside the model.
+        image_max_tokens: of one image, where its size decides; none for the projector's own limit.
         n_predict: tokens to generate.
         context_tokens: none for prompt and ``n_predict`` with some room.
         batch_tokens: prompt tokens that are given to the engine at a time.
@@ -346,6 +380,10 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = 0
+    image: Annotated[MediaPath | None, IMAGE] = None
+    audio: Annotated[MediaPath | None, AUDIO] = None
+    mmproj: Annotated[MediaPath | None, MMPROJ] = None
+    image_max_tokens: Annotated[TokenCount | None, IMAGE_MAX_TOKENS, LEAVES] = None
     n_predict: Annotated[
         TokenCount,
         Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),
@@ -426,6 +464,11 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = DEFAULT_TIME_LIMIT_S
+
+    @property
+    def perceives(self) -> bool:
+        """Whether the model is given an image or a sound."""
+        return self.image is not None or self.audio is not None
 
     @property
     def draft_model(self) -> str | None:

@@ -7,6 +7,7 @@ from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun, DistributedWorker
 from armload.engines.engine import Engine
 from armload.engines.importance import Importance
+from armload.engines.perception import Perception
 from armload.engines.quantise import Quantising
 from armload.engines.rpc_server import RpcServer
 from armload.engines.scorer import Scoring
@@ -16,7 +17,7 @@ from armload.engines.watched.engine import WatchedProgram
 
 ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
-    *(RpcServer, DistributedRun, DistributedWorker),
+    *(RpcServer, DistributedRun, DistributedWorker, Perception),
 )
 
 RESULTS = tuple(name for engine in ENGINES for name in engine.results)

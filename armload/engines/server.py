@@ -27,6 +27,12 @@ from armload.engines.llama_cpp import (
 )
 from armload.engines.model_program import ModelEngine, memory_of, model_record
 from armload.engines.output import Output
+from armload.engines.perception import (
+    check_traces_media,
+    media_words,
+    projector_payload,
+    projector_record,
+)
 from armload.engines.plan import LONGEST_RUN_S, MTP, kv_shares
 from armload.engines.prediction import Sequences
 from armload.engines.service_plan import ServingPlan
@@ -39,6 +45,7 @@ from armload.engines.speculation import (
 )
 from armload.engines.trace import Step, Weights, read_lines
 from armload.models.model import Model
+from armload.models.projector import Projector, check_fits
 from armload.models.tokens import check_draft
 
 SERVER = "llama-server"
@@ -215,6 +222,7 @@ class Serving(ModelEngine[ServingPlan]):
         api_key: what a request has to show; it reaches the board in a file. Empty for what is
             started with an ``address``, whose keys lie there.
         draft: the model that guesses tokens; none where the plan names none.
+        projector: by which it takes images and sounds; none for text alone.
         address: where it listens; none for a free port of the loopback.
 
     Raises:
@@ -236,13 +244,18 @@ class Serving(ModelEngine[ServingPlan]):
         *,
         api_key: str = "",
         draft: Model | None = None,
+        projector: Projector | None = None,
         address: ServerAddress | None = None,
     ) -> None:
         super().__init__(plan, binary, model)
         self._api_key = api_key
         self._address = address
         self.draft = draft
+        self.projector = projector
         _check_extra(plan)
+        if projector is not None:
+            check_fits(projector, model)
+            check_traces_media(binary)
         if plan.speculate is not None:
             check_offered(binary, plan.speculate)
         if plan.speculate == MTP:
@@ -254,22 +267,25 @@ class Serving(ModelEngine[ServingPlan]):
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and models."""
-        if self.draft is None:
-            return super().fingerprint
-        return fingerprint_of((super().fingerprint, self.draft.sha256))
+        others = [each.sha256 for each in (self.draft, self.projector) if each is not None]
+        return fingerprint_of((super().fingerprint, *others)) if others else super().fingerprint
 
     @property
     def subject(self) -> RunSpec:
         """The plan, and what is known of the program and of the models."""
         draft = model_record(self.draft) if self.draft else None
-        return super().subject.model_copy(update={"draft": draft})
+        projector = projector_record(self.projector) if self.projector else None
+        return super().subject.model_copy(update={"draft": draft, "projector": projector})
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program and the models, each once."""
-        if self.draft is None:
-            return super().payload
-        return tuple(dict.fromkeys((*super().payload, Payload.of_model(self.draft))))
+        payload = list(super().payload)
+        if self.draft is not None:
+            payload.append(Payload.of_model(self.draft))
+        if self.projector is not None:
+            payload.append(projector_payload(self.projector))
+        return tuple(dict.fromkeys(payload))
 
     @property
     def time_limit_s(self) -> float:
@@ -280,7 +296,8 @@ class Serving(ModelEngine[ServingPlan]):
     def estimated_memory(self) -> MemoryNeed:
         """The model's file, the KV cache of all slots, the prompt cache, and the buffers."""
         need = serving_need(self.plan, self.model)
-        return with_drafting(need, self.draft, self._drafting_bytes)
+        need = with_drafting(need, self.draft, self._drafting_bytes)
+        return need.model_copy(update={"program_bytes": need.program_bytes + self._projector_bytes})
 
     @property
     def batch_tokens(self) -> int:
@@ -289,8 +306,12 @@ class Serving(ModelEngine[ServingPlan]):
 
     @property
     def more_bytes(self) -> int:
-        """Of the prompt cache, and of what drafts."""
-        return self.plan.prompt_cache_bytes + self._drafting_bytes
+        """Of the prompt cache, of what drafts, and of the projector."""
+        return self.plan.prompt_cache_bytes + self._drafting_bytes + self._projector_bytes
+
+    @property
+    def _projector_bytes(self) -> int:
+        return self.projector.size_bytes if self.projector else 0
 
     @property
     def _drafting_bytes(self) -> int:
@@ -312,6 +333,9 @@ class Serving(ModelEngine[ServingPlan]):
             drafting = list(drafting_words(self.plan.speculate, context.layout, self.draft))
             at = words.index(drafting[0])
             del words[at : at + len(drafting)]  # the second model is not there yet
+        if self.projector is not None:
+            at = words.index("--mmproj")
+            del words[at : at + 2]
         return asked.model_copy(update={"command": tuple(words)})
 
     def service_options(self, layout: Layout) -> ServiceOptions:
@@ -350,6 +374,9 @@ class Serving(ModelEngine[ServingPlan]):
         words += self._prompt_cache_words(program)
         if plan.speculate is not None:
             words += drafting_words(plan.speculate, context.layout, self.draft)
+        if self.projector is not None:
+            projector = projector_payload(self.projector)
+            words += media_words(projector, plan.image_max_tokens, context)
         if plan.embeddings is not None:
             pooling = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
             words += ["--embeddings", *pooling]

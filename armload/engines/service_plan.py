@@ -20,6 +20,7 @@ from armload.engines.plan import (
     Computation,
     FlashAttention,
     KvType,
+    MediaPath,
     Speculate,
     Temperature,
     Threads,
@@ -119,6 +120,9 @@ class ServingPlan(ServiceSettings):
         cache_reuse_tokens: from so many equal tokens on, a part of a cached prompt is used again
             at another place of a later one; none for equal beginnings only.
         speculate: as in a plan of a run.
+        mmproj: the projector by which it takes images and sounds; ``auto`` for the one that lies
+            beside the model, none for text alone.
+        image_max_tokens: of one image, where its size decides; none for the projector's own limit.
         engine_args: further arguments for the engine, quoted as one text.
     """
 
@@ -139,6 +143,26 @@ class ServingPlan(ServiceSettings):
         ),
     ] = None
     speculate: Annotated[Speculate, SPECULATE.of_one("none")] = None
+    mmproj: Annotated[
+        MediaPath | None,
+        Option(
+            "take images and sounds, with this projector; auto: the mmproj file beside the model, "
+            "or in its repository",
+            "FILE|AUTO",
+            heading="Requests",
+            harmless="in a plan",
+        ),
+    ] = None
+    image_max_tokens: Annotated[
+        TokenCount | None,
+        Option(
+            "most tokens of an image, for models in which its size decides",
+            "TOKENS",
+            "as in the projector",
+            heading="Requests",
+            needs="mmproj",
+        ),
+    ] = None
     engine_args: Annotated[
         str,
         AfterValidator(quoted_right),

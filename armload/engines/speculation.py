@@ -172,7 +172,7 @@ class Speculation(Completion):
         """Return the words that start llama-speculative-simple there."""
         words = drafting_words(self.plan.speculate or NGRAM, context.layout, self.draft)
         draft_bytes = 2 * self.draft.size_bytes if self.draft else 0
-        return self._words(context, drafting=words, drafting_bytes=draft_bytes)
+        return self._words(context, drafting=words, more_bytes=draft_bytes)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

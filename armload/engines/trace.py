@@ -97,6 +97,10 @@ class Sensed(Value):
     celsius: Finite | None = None
 
 
+Stage = Literal["preprocessing", "encoder"]
+"""What an image or a sound goes through before the model."""
+
+
 class Step(Sensed):
     """One call into the engine, timed on the board.
 
@@ -111,6 +115,8 @@ class Step(Sensed):
         speculated_tokens: of these, drafts to be verified.
         accepted_tokens: drafts of the steps before that were accepted; they are not among
             this step's tokens.
+        media_tokens: of ``prompt_tokens``, those of images and sounds.
+        stage: of an image or a sound before the model, without tokens; none for the model's steps.
         start_ns, end_ns: on the board's ``CLOCK_MONOTONIC``.
         major_faults: page faults that had to wait for storage, in this step, all threads.
         read_bytes: bytes that the process had fetched from storage in this step; none
@@ -138,6 +144,8 @@ class Step(Sensed):
     generated_tokens: TokenCount = 0
     speculated_tokens: TokenCount = 0
     accepted_tokens: TokenCount = 0
+    media_tokens: TokenCount = 0
+    stage: Stage | None = None
     start_ns: Count
     end_ns: Count
     major_faults: Count

@@ -14,6 +14,7 @@ from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.distributed import DistributedRun
+from armload.engines.perception import Perception
 from armload.engines.plan import Plan
 from armload.engines.scorer import Scoring, ScoringPlan
 from armload.engines.speculation import Speculation
@@ -93,6 +94,11 @@ def sent_engine(engine: BoardEngine, files: Files) -> SentEngine:
         raise UsageError(
             "--engine dllama cannot run through a gateway: its nodes are connected from here.",
             "Omit --scheduler, or use --engine llama.cpp.",
+        )
+    if isinstance(engine, Perception):
+        raise UsageError(
+            "--image and --audio cannot run through a gateway: projectors are not sent there.",
+            "Omit --scheduler.",
         )
     model = files.model(engine.model)
     if isinstance(engine, Scoring):

@@ -31,6 +31,7 @@ from armload.models.hub_reference import (
 )
 from armload.models.hub_sites import HubFile, RepositoryListing, listed, refusal
 from armload.models.model import check_generates
+from armload.models.projector import choose_projector
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 28
@@ -71,6 +72,22 @@ def fetch_header(reference: str, progress: Progress) -> Path:
     named = repository_named(reference, "model")
     listing, model = _found(named, choose_model, progress)
     return _header(named, listing, model, progress)
+
+
+def fetch_projector(reference: str, progress: Progress) -> Path | None:
+    """Download the projector that lies in the repository of a model; none where there is none.
+
+    The arguments and errors are those of ``fetch``.
+    """
+    named = repository_named(reference, "model")
+
+    def choose(named: HubRepository, files: Sequence[HubFile]) -> HubFile | None:
+        model = choose_model(named, files).path
+        chosen = choose_projector([each.path for each in files], model)
+        return next((each for each in files if each.path == chosen), None)
+
+    listing, file = _found(named, choose, progress)
+    return _provide(named, listing, [file], progress)[0] if file else None
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:

@@ -6,6 +6,7 @@ from statistics import median
 
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
+from armload.engines.job import MediaRecord
 from armload.engines.trace import Weights
 from armload.report import formatting as words
 from armload.report import run_words
@@ -17,6 +18,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("board", run_words.board_line(run)),
         ("members", "\n".join(run_words.member_lines(run))),
         ("model", run_words.model_line(run)),
+        *((each, _given(getattr(run, each))) for each in ("image", "audio")),
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
         ("total", run_words.in_all(run)),
@@ -26,6 +28,14 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("energy", run_words.energy_line(run)),
         ("peak memory", _peaks(run)),
     ]
+
+
+def _given(media: MediaRecord | None) -> str:
+    if media is None:
+        return ""
+    size = "" if media.width is None else f"{media.width:,} × {media.height:,} pixels"
+    length = "" if media.seconds is None else words.seconds(media.seconds)
+    return ", ".join(filter(None, (media.name, size, length)))
 
 
 def _peaks(run: Run) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.analysis.figures import FIGURES
+from armload.analysis.figures import FIGURES, STAGE_FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.core.columns import Column
@@ -90,6 +90,7 @@ def run_page(run: Run, folder: Path | None = None) -> Page:
             "limit": run_words.limit_sentence(run) if has_figures else "",
             "advice": run_words.advice(run),
             "speculation": (f"{speculation}.", *gain_lines(run)) if speculation else (),
+            "stages": Table.of(STAGE_FIGURES, run.summary.stages) if run.summary.stages else None,
             "slow": f"Slow tokens: {slow}." if slow else "",
             "slowest": _slowest(run),
             "reference": run_words.reference_line(run),

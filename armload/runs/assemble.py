@@ -25,6 +25,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.limit_findings import Limit
 from armload.analysis.members import ServerLoad
 from armload.analysis.run import Run
+from armload.analysis.stages import notes_about_stages
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import generating, prompting, summarise
 from armload.analysis.throttling import notes_about_supply
@@ -224,6 +225,7 @@ def assemble(job: Job, folder: Path) -> Run:
             *output.notes,
             *notes_about_supply(around.throttling),
             *notes_about_weights(header),
+            *notes_about_stages(job, summary.stages, summary.ttft_s),
         ),
     )
 

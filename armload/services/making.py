@@ -40,7 +40,7 @@ from armload.services.version import (
     ServiceVersion,
     new_version_id,
 )
-from armload.serving.starting import draft_of, one_request
+from armload.serving.starting import draft_of, one_request, projector_for
 
 ENVIRONMENT_VARIABLE = "ARMLOAD_OWN_ENVIRONMENT"
 """A folder that holds a file of further variables for each of a router's models."""
@@ -138,7 +138,12 @@ def make_version(
         model = model_called(each.given, progress, or_embeds=embeds)
         plan = plan_for(model, each.plan)
         draft = draft_of(plan, progress)
-        engine = Serving(plan, where.binaries[SERVER], model, draft=draft, address=address)
+        engine = Serving(
+            *(plan, where.binaries[SERVER], model),
+            draft=draft,
+            projector=projector_for(model, plan, progress, each.given),
+            address=address,
+        )
         with_retries(lambda engine=engine: engine.check(host, board, found, progress))  # type: ignore[misc]
         known = checked_memory(where, engine, found, progress)
         assert isinstance(known, Serving)  # noqa: S101 - the same kind as was given

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.core.bounds import size_words
 from armload.core.errors import DataError, UsageError
-from armload.core.files import require_file, unreadable
+from armload.core.files import unreadable
+from armload.core.pictures import read_picture
 from armload.serving.chat_partner import ChatPartner
 from armload.serving.dialects.dialect import ChatMessage
 
 _MOST_BYTES = 20 << 20
-_KINDS: Mapping[bytes, str] = {
-    b"\x89PNG\r\n\x1a\n": "png",
-    b"\xff\xd8\xff": "jpeg",
-    b"GIF8": "gif",
-    b"BM": "bmp",
-}
 
 
 def require_images(partner: ChatPartner) -> None:
@@ -34,26 +29,21 @@ def require_images(partner: ChatPartner) -> None:
 
 
 def image_url(path: Path) -> str:
-    """Read a picture; return it as a URL that holds it.
+    """Read a picture; return it upright as a URL that holds it.
 
     Raises:
         UsageError: there is no such file.
-        DataError: it is no picture of a kind that servers take, or too large.
+        DataError: it is no picture of a kind that servers take, is damaged, or too large.
         DiskError: it cannot be read.
     """
-    require_file(path, "image", "Correct the path.")
+    picture = read_picture(path)
+    if picture.size_bytes > _MOST_BYTES:
+        raise DataError(f"{path}: larger than {size_words(_MOST_BYTES)}.", "Use a smaller image.")
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = picture.path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    kind = next((kind for begin, kind in _KINDS.items() if content.startswith(begin)), "")
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        kind = "webp"
-    if not kind:
-        raise DataError(f"{path}: not an image.", "Use a PNG, JPEG, WebP, GIF or BMP file.")
-    if len(content) > _MOST_BYTES:
-        raise DataError(f"{path}: larger than {size_words(_MOST_BYTES)}.", "Use a smaller image.")
+    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

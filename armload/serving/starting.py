@@ -14,8 +14,9 @@ from armload.engines.engine import Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
-from armload.models.find import model_called
+from armload.models.find import model_called, projector_of
 from armload.models.model import Model
+from armload.models.projector import Projector
 from armload.runs.api_keys import key_on_board, new_key
 from armload.runs.pipeline import underway
 from armload.runs.predicting import predictor_of
@@ -63,6 +64,7 @@ def served(
         session(request, (SERVER,), progress, settings=settings, takes_groups=True) as where,
         served_there(
             *(where, model, plan, progress),
+            model_name=model_name,
             new=request.new,
             detach=detach,
             port=port,
@@ -79,6 +81,7 @@ def served_there(
     plan: ServingPlan | None,
     progress: Progress,
     *,
+    model_name: str = "",
     new: bool,
     detach: bool = False,
     port: int = 0,
@@ -87,6 +90,7 @@ def served_there(
     """Do what ``served`` does, on a board that is reached already and with the server built.
 
     Args:
+        model_name: what it was called, where it may have come from a hub.
         new: start a service, even if the same one was left there.
     """
     connection = where.connection
@@ -97,6 +101,7 @@ def served_there(
         *(whole, where.binaries[SERVER], model),
         api_key=key,
         draft=draft_of(whole, progress),
+        projector=projector_for(model, whole, progress, model_name),
     )
     with ExitStack() as stack:
         with ExitStack() as reaching:
@@ -153,6 +158,16 @@ def one_request(plan: ServingPlan) -> Plan:
         resident_bytes=plan.resident_bytes,
         speculate=plan.speculate,
     )
+
+
+def projector_for(
+    model: Model, plan: ServingPlan, progress: Progress, reference: str
+) -> Projector | None:
+    """Return the projector by which a service takes images and sounds; none for text alone."""
+    if plan.mmproj is None:
+        return None
+    named = None if plan.mmproj.casefold() == "auto" else plan.mmproj
+    return projector_of(model, named, progress, reference)
 
 
 def draft_of(plan: ServingPlan, progress: Progress) -> Model | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from armload.core.errors import ArmloadError, ConnectError, DataError, RunError, UsageError
 from armload.report.chat import figures_line
@@ -260,7 +261,7 @@ def test_what_is_no_thought_is_not_held_back() -> None:
 
 def test_images_go_as_parts_and_only_to_models_that_take_them(tmp_path: Any) -> None:
     png = tmp_path / "a.png"
-    png.write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    Image.new("RGB", (4, 2)).save(png)
     message = question_of("What is it?", [image_url(png)])
     assert isinstance(message.content, tuple)
     assert message.content[0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
@@ -268,7 +269,7 @@ def test_images_go_as_parts_and_only_to_models_that_take_them(tmp_path: Any) -> 
     (tmp_path / "b.txt").write_text("no")
     with pytest.raises(DataError, match="not an image"):
         image_url(tmp_path / "b.txt")
-    with pytest.raises(UsageError, match="There is no image"):
+    with pytest.raises(UsageError, match="There is no picture"):
         image_url(tmp_path / "c.png")
     with stub_service() as service:
         with pytest.raises(UsageError, match="takes no images"):

@@ -22,6 +22,7 @@ const struct armload_batch * armload_read_batch(const struct llama_batch * batch
             .row       = row,
             .position  = batch->pos != NULL ? batch->pos[row] : -1,
             .is_output = batch->logits != NULL ? batch->logits[row] != 0 : row == batch->n_tokens - 1,
+            .is_media  = batch->token == NULL,
         };
         const int32_t sequences = batch->seq_id != NULL ? batch->n_seq_id[row] : 1;
         for (int32_t i = 0; i < sequences; i++) {
@@ -101,27 +102,29 @@ void armload_batch_ext_clear(struct llama_batch_ext * batch) {
     llama_batch_ext_clear(batch);
 }
 
-static int32_t added(const struct llama_batch_ext * batch, llama_seq_id sequence, int32_t row) {
+static int32_t added(const struct llama_batch_ext * batch, llama_seq_id sequence, int32_t row,
+                     bool is_media) {
     struct armload_batch * noted = row >= 0 ? note_of(batch) : NULL;
     if (noted != NULL) {
-        put(noted, (struct armload_entry) { .row = row, .sequence = sequence, .position = -1 });
+        put(noted, (struct armload_entry) {
+            .row = row, .sequence = sequence, .position = -1, .is_media = is_media });
         noted->rows = row + 1;
     }
     return row;
 }
 
 int32_t armload_batch_ext_add(struct llama_batch_ext * batch, llama_seq_id seq_id) {
-    return added(batch, seq_id, llama_batch_ext_add(batch, seq_id));
+    return added(batch, seq_id, llama_batch_ext_add(batch, seq_id), false);
 }
 
 int32_t armload_batch_ext_add_token(struct llama_batch_ext * batch, llama_seq_id seq_id,
                                     llama_token id) {
-    return added(batch, seq_id, llama_batch_ext_add_token(batch, seq_id, id));
+    return added(batch, seq_id, llama_batch_ext_add_token(batch, seq_id, id), false);
 }
 
 int32_t armload_batch_ext_add_embd(struct llama_batch_ext * batch, llama_seq_id seq_id,
                                    struct llama_embd embd) {
-    return added(batch, seq_id, llama_batch_ext_add_embd(batch, seq_id, embd));
+    return added(batch, seq_id, llama_batch_ext_add_embd(batch, seq_id, embd), true);
 }
 
 // The newest entry of a row, where tools mostly write.

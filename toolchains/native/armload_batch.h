@@ -19,6 +19,7 @@ struct armload_entry {
     llama_pos    position; // -1 if the engine chooses it
     bool         is_output;
     bool         is_shared; // its token has another entry already
+    bool         is_media;  // an embedding in the place of a token: of an image or a sound
 };
 
 struct armload_batch {

@@ -176,6 +176,7 @@ void armload_count_tokens(struct armload_context * context, const struct armload
         }
         sequence->tokens++;
         sequence->own += entry->is_shared ? 0 : 1;
+        step->media_tokens += entry->is_media && !entry->is_shared ? 1 : 0;
         if (entry->is_output) {
             put_output(context, (struct output) { entry->row, entry->sequence, sequence->outputs++ });
         }

@@ -153,6 +153,12 @@ void armload_trace_write(const struct armload_step * step) {
         trace.steps++, step->model, step->sequences, step->tokens, step->prompt_tokens,
         step->generated_tokens, step->speculated_tokens, step->accepted_tokens, start->time_ns,
         end->time_ns, end->major_faults - start->major_faults);
+    if (step->stage != NULL) {
+        length = armload_append(line, length, ",\"stage\":\"%s\"", step->stage);
+    }
+    if (step->media_tokens > 0) {
+        length = armload_append(line, length, ",\"media_tokens\":%" PRId64, step->media_tokens);
+    }
     if (trace.counts_reads) {
         length = armload_append(line, length, ",\"read_bytes\":%" PRId64, end->read_bytes - start->read_bytes);
     } else {

@@ -28,6 +28,8 @@ struct armload_step {
     int64_t                 generated_tokens;
     int64_t                 speculated_tokens;
     int64_t                 accepted_tokens; // of those speculated before
+    int64_t                 media_tokens;    // of the prompt's, those of images and sounds
+    const char *            stage;           // of an image or a sound before the model; NULL for its own
     struct armload_counters start;
     struct armload_counters end;
     bool                    is_shared; // other boards compute parts of it, and the next three count

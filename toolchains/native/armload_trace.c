@@ -49,6 +49,31 @@ static void after(struct llama_context * ctx, const struct armload_batch * batch
     pthread_mutex_unlock(&state.lock);
 }
 
+void armload_trace_begin_stages(int32_t threads) {
+    if (armload_trace_wanted()) {
+        pthread_mutex_lock(&state.lock);
+        armload_trace_begin(threads);
+        pthread_mutex_unlock(&state.lock);
+    }
+}
+
+bool armload_stage_begin(struct armload_step * step, const char * stage) {
+    *step = (struct armload_step) { .stage = stage };
+    if (!armload_trace_wanted()) {
+        return false;
+    }
+    step->start = armload_count_at_start();
+    return true;
+}
+
+void armload_stage_end(struct armload_step * step) {
+    step->end = armload_count_at_end();
+    pthread_mutex_lock(&state.lock);
+    release();
+    armload_trace_write(step);
+    pthread_mutex_unlock(&state.lock);
+}
+
 #ifdef ARMLOAD_HAS_PROCESS
 
 int32_t armload_process(struct llama_context * ctx, enum llama_process_type type,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "armload_batch.h"
+#include "armload_step.h"
 #include "llama.h"
 
 #ifdef __cplusplus
@@ -19,6 +20,12 @@ int32_t armload_process(struct llama_context * ctx, enum llama_process_type type
 #ifdef ARMLOAD_HAS_BACKEND_SAMPLING
 llama_token armload_get_sampled_token_ith(struct llama_context * ctx, int32_t i);
 #endif
+
+void armload_trace_begin_stages(int32_t threads);
+
+// What comes before the model is a step of its own. Fills in its start; returns whether it is traced.
+bool armload_stage_begin(struct armload_step * step, const char * stage);
+void armload_stage_end(struct armload_step * step);
 
 int32_t armload_decode(struct llama_context * ctx, struct llama_batch batch);
 float * armload_get_logits_ith(struct llama_context * ctx, int32_t i);

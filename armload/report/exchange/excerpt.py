@@ -23,7 +23,7 @@ from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun
-from armload.engines.job import BoardRecord, ModelRecord
+from armload.engines.job import BoardRecord, MediaRecord, ModelRecord
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
 from armload.engines.watched.engine import WatchedProgram
@@ -67,6 +67,9 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
             "plan": plan,
             "model": model,
             "draft": _model(run.draft, include) if run.draft else None,
+            "projector": run.projector,
+            "image": _media(run.image),
+            "audio": _media(run.audio),
             "command": (forms.program_name(run.binary.program), *forms.flags(run.command)),
             "board": board,
             "summary": _summary(run),
@@ -132,6 +135,10 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
     return published.model_copy(update={"name": known or name})
 
 
+def _media(given: MediaRecord | None) -> MediaRecord | None:
+    return leaving(given, {"name": ""}) if given else None
+
+
 def _plan(run: Run, include: Collection[Included]) -> Plan | None:
     plan = run.plan
     if plan is None:
@@ -146,6 +153,8 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
         {
             "prompt": plan.prompt if is_open else "",
             "speculate": speculate,
+            "image": plan.image and "image",
+            "audio": plan.audio and "audio",
             "extra": forms.flags(plan.extra),
         },
     )

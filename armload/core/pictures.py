@@ -1,0 +1,144 @@
+"""Pictures that a person gives: checked, upright, and in a form that engines read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armload.core.bounds import size_words
+from armload.core.errors import DataError
+from armload.core.files import require_file, unreadable, write_whole
+from armload.core.places import cache_folder
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST_BYTES = 64 << 20
+MOST_PIXELS = 64_000_000
+"""A telephone's camera gives up to 50 million at its usual settings; a decoder takes some six bytes
+for each."""
+
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_MODES = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
+"""Of eight bits for each colour; a conversion from more would clip."""
+
+_ORIENTATION = 0x0112  # of EXIF
+_SMALLER = "Make it smaller, for example: magick FILE -resize '4096x4096>' SMALLER.png"
+
+
+class Picture(Value):
+    """A picture as an engine gets it: upright, with three colours of eight bits.
+
+    Attributes:
+        name: of the file that was given.
+        path: of a file with these pixels: that file, or a PNG in the cache.
+        sha256: of that file.
+        size_bytes: of it.
+        width, height: in pixels.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    size_bytes: int
+    width: int
+    height: int
+
+
+def read_picture(path: Path) -> Picture:
+    """Check a picture, and return it as an engine gets it.
+
+    A JPEG or PNG that engines read as it is stays as it is; of every other one, and of one that
+    lies on its side, a PNG is made once.
+
+    Raises:
+        UsageError: there is no such file.
+        DataError: it is no picture, is damaged, moves, or is too large.
+        DiskError: it cannot be read.
+    """
+    require_file(path, "picture", "Correct the path; give a PNG, JPEG, WebP, GIF or BMP file.")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{path}: larger than {size_words(MOST_BYTES)}.", _SMALLER)
+    upright, is_as_given = _decoded(path, content)
+    if not is_as_given:
+        content = _as_png(upright)
+    sha256 = hashlib.sha256(content).hexdigest()
+    place = path
+    if not is_as_given:
+        place = cache_folder() / "pictures" / f"{sha256}.png"
+        if not place.is_file():
+            write_whole(place, content)
+    return Picture(
+        name=path.name,
+        path=place,
+        sha256=sha256,
+        size_bytes=len(content),
+        width=upright.width,
+        height=upright.height,
+    )
+
+
+def _decoded(path: Path, content: bytes) -> tuple[Image, bool]:
+    """Return a picture upright and in three colours, and whether an engine would read it so."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of metadata, and of sizes that are refused below
+            with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+                _check(path, opened)
+                opened.load()
+                is_as_given = (
+                    opened.format in ("PNG", "JPEG")
+                    and opened.mode in ("RGB", "L")
+                    and opened.getexif().get(_ORIENTATION, 1) == 1
+                )
+                return ImageOps.exif_transpose(opened).convert("RGB"), is_as_given
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"{path}: not an image.", "Give a PNG, JPEG, WebP, GIF or BMP file."
+        ) from error
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path}: more than {MOST_PIXELS:,} pixels.", _SMALLER) from error
+    except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError) as error:
+        raise DataError(
+            f"{path}: damaged or incomplete: it cannot be decoded.",
+            "Copy the file again, or save it anew as a PNG.",
+        ) from error
+
+
+def _check(path: Path, opened: Image) -> None:
+    """Refuse by its header what would take too much memory, or is no single picture."""
+    if opened.width * opened.height > MOST_PIXELS:
+        raise DataError(
+            f"{path}: {opened.width:,} × {opened.height:,} pixels; the limit is "
+            f"{MOST_PIXELS:,} pixels.",
+            _SMALLER,
+        )
+    frames = getattr(opened, "n_frames", 1)
+    if frames > 1:
+        raise DataError(
+            f"{path}: an animation of {frames} pictures.",
+            "Save the one that matters, for example: magick 'FILE[0]' FIRST.png",
+        )
+    if opened.mode not in _MODES:
+        raise DataError(
+            f"{path}: its pixels are of the kind {opened.mode!a}; engines read eight bits for "
+            "each colour.",
+            "Convert it, for example: magick FILE -depth 8 -type TrueColor CONVERTED.png",
+        )
+
+
+def _as_png(picture: Image) -> bytes:
+    written = io.BytesIO()
+    picture.save(written, "PNG", compress_level=1)
+    return written.getvalue()

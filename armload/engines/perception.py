@@ -1,0 +1,197 @@
+"""llama.cpp's ``llama-mtmd-cli``: a model sees or hears, and answers a prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from armload.build.binary import Binary
+from armload.core.errors import UsageError
+from armload.core.files import content
+from armload.core.ids import fingerprint_of
+from armload.core.pictures import Picture
+from armload.core.sounds import Sound
+from armload.deploy.follow import ProgressUpdate
+from armload.deploy.layout import STDOUT_FILE
+from armload.deploy.payload import Payload
+from armload.engines.completion import Completion
+from armload.engines.engine import MemoryNeed, RunContext, Simulation
+from armload.engines.job import Job, MediaRecord, ProjectorRecord, RunSpec
+from armload.engines.llama_cpp import KV_ROUNDING_TOKENS, most_prompt_tokens, offers
+from armload.engines.output import Output
+from armload.engines.plan import Plan
+from armload.models.model import Model
+from armload.models.projector import Projector
+
+PERCEIVING_PROGRAM = "llama-mtmd-cli"
+
+_IMAGE_TOKENS = 4096
+"""Of one image at most, as most projectors limit it."""
+
+_SOUND_S, _SOUND_TOKENS = 30, 750
+"""Whisper's encoders take half a minute at a time, however short a sound is, and give up to that
+many tokens for it."""
+
+_TEMPLATE_TOKENS = 256
+_IMAGE_MAX_TOKENS = "--image-max-tokens"
+_TRACED = "--mtmd-batch-max-tokens"
+"""An option that came with the function by which the encoder's steps are traced."""
+
+
+def projector_payload(projector: Projector) -> Payload:
+    return Payload.of_file(projector.path, sha256=projector.sha256, executable=False)
+
+
+def projector_record(projector: Projector) -> ProjectorRecord:
+    """Return what is kept of a projector."""
+    return ProjectorRecord(
+        kind=projector.kind,
+        sha256=projector.sha256,
+        size_bytes=projector.size_bytes,
+        limits_tokens=projector.is_dynamic,
+    )
+
+
+def check_traces_media(binary: Binary) -> None:
+    """Check that a program is new enough for images and sounds.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not offers(binary.path, _TRACED):
+        raise UsageError(
+            f"{binary.program} of this llama.cpp is too old: armload cannot trace how it "
+            "encodes images and sounds.",
+            "Omit --source, or use llama.cpp of October 2026.",
+        )
+
+
+def media_words(projector: Payload, most_tokens: int | None, context: RunContext) -> list[str]:
+    """Return the options for a projector.
+
+    Args:
+        most_tokens: of one image; none for its own limit.
+    """
+    # Without it, the program knows only the templates of a few families.
+    words = ["--jinja", "--mmproj", str(projector.items(context.layout)[0].remote)]
+    if most_tokens is not None:
+        words += [_IMAGE_MAX_TOKENS, str(most_tokens)]
+    return words
+
+
+def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
+    """Return a plan whose context has room for what the model sees and hears.
+
+    Args:
+        seconds: of sound.
+    """
+    if plan.context_tokens is not None:
+        return plan
+    seen = plan.image_max_tokens or _IMAGE_TOKENS if plan.image is not None else 0
+    needed = most_prompt_tokens(plan) + plan.n_predict + _TEMPLATE_TOKENS + seen
+    needed += math.ceil(seconds / _SOUND_S) * _SOUND_TOKENS
+    rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
+    return plan.model_copy(update={"context_tokens": min(rounded, model.context_length)})
+
+
+class Perception(Completion):
+    """A plan in which the model is given an image, a sound, or both, before the prompt.
+
+    Args:
+        projector: by which it sees and hears.
+        media: what it is given.
+
+    Raises:
+        UsageError: the program is too old for that, or as for ``Completion``.
+    """
+
+    name: ClassVar[str] = PERCEIVING_PROGRAM
+    keeps_forecast = False
+
+    def __init__(
+        self,
+        plan: Plan,
+        binary: Binary,
+        model: Model,
+        projector: Projector,
+        media: Sequence[Picture | Sound],
+    ) -> None:
+        super().__init__(plan, binary, model)
+        check_traces_media(binary)
+        self.projector = projector
+        self.media = tuple(media)
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program, model, projector, and what the model is given."""
+        sums = (self.projector.sha256, *(each.sha256 for each in self.media))
+        return fingerprint_of((super().fingerprint, *sums))
+
+    @property
+    def subject(self) -> RunSpec:
+        """The plan, and what is known of program, model, projector, and image or sound."""
+        records = {
+            "image" if isinstance(each, Picture) else "audio": MediaRecord(
+                **each.model_dump(exclude={"path"})
+            )
+            for each in self.media
+        }
+        projector = projector_record(self.projector)
+        return super().subject.model_copy(update={"projector": projector, **records})
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program, the model, its projector, and what it is given."""
+        files = (self.projector, *self.media)
+        return (
+            *super().payload,
+            *(Payload.of_file(each.path, sha256=each.sha256, executable=False) for each in files),
+        )
+
+    @property
+    def spreadable(self) -> None:
+        """Nothing: the encoder runs on one board."""
+        return
+
+    @property
+    def estimated_memory(self) -> MemoryNeed:
+        """The same with the projector, all of which stays in memory."""
+        need = super().estimated_memory
+        return need.model_copy(update={"program_bytes": need.program_bytes + self.more_bytes})
+
+    @property
+    def more_bytes(self) -> int:
+        """Of the projector; its buffers come on top."""
+        return self.projector.size_bytes
+
+    def simulation(self, context: RunContext) -> Simulation | None:
+        """Return how the program is asked, before projector and image are on the board."""
+        asked = super().simulation(context)
+        if asked is None:
+            return None
+        words = list(asked.command)
+        for option in ("--mmproj", "--image"):
+            at = words.index(option)
+            del words[at : at + 2]
+        return asked.model_copy(update={"command": tuple(words)})
+
+    def phase(self, now: ProgressUpdate) -> str:
+        """Return what comes before the first token."""
+        return "generating" if now.text.strip() else "loading, encoding, and processing the prompt"
+
+    def command(self, context: RunContext) -> tuple[str, ...]:
+        """Return the words that start llama-mtmd-cli there."""
+        projector, *media = self.payload[2:]
+        words = media_words(projector, self.plan.image_max_tokens, context)
+        words += ["--image", ",".join(str(each.items(context.layout)[0].remote) for each in media)]
+        return self._words(context, media=tuple(words), more_bytes=self.more_bytes)
+
+    @staticmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Read what it left; its text stands between line breaks."""
+        output = Completion.read(job, folder)
+        written = content(folder / STDOUT_FILE).decode("utf-8", "replace")
+        text = written.removeprefix("\n").removesuffix("\n\n").removesuffix("\n")
+        return output.model_copy(update={"text": text, "times": None})

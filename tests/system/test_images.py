@@ -1,0 +1,140 @@
+"""Models that see: llama.cpp's program and server with a projector of random weights."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import wave
+from collections import Counter
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from armload.models.packaged import word_problems_model
+from tests.person import Person
+from tests.projectors import (
+    with_context,
+    write_hearing_projector,
+    write_projector,
+    write_seeing,
+)
+from tests.system.serving import serving
+
+pytestmark = pytest.mark.build
+
+BOARD = "here"
+QUESTION = "What is two plus two?"
+
+
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    person = Person(tmp_path_factory.mktemp("images") / "ann")
+    folder = person.folder
+    person.add_board(BOARD, f"extends: this-machine\nworkdir: {folder / 'board'}\n")
+    write_seeing(folder, word_problems_model("word-problems:Q8_0"))
+    write_projector(folder / "other.gguf", width=64)
+    Image.effect_noise((300, 200), 90).convert("RGB").save(folder / "a.png")
+    Image.effect_noise((64, 64), 90).convert("RGB").save(folder / "b.jpg")
+    return person
+
+
+def _bench(person: Person, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    plan = ("--prompt", QUESTION, "-n", "12", "--repeats", "1", "--threads", "1")
+    model = ("--board", BOARD, "--model", "seeing-Q8_0.gguf")
+    return person.types("bench", *model, *plan, *words, status=status)
+
+
+def _run(person: Person, *words: str) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads(_bench(person, *words, "--json").stdout)
+    return run
+
+
+def test_each_stage_of_an_image_has_steps_of_its_own(ann: Person) -> None:
+    run = _run(ann, "--image", "a.png")
+    assert run["exit"]["status"] == 0
+    # A few tokens of a small model are known imprecisely; nothing else is to be wrong.
+    assert {each["name"] for each in run["verdict"]["findings"]} <= {"imprecise", "contended"}
+    assert run["engine_name"] == "llama-mtmd-cli"
+    assert (run["image"]["width"], run["image"]["height"]) == (300, 200)
+    assert run["projector"]["kind"] == "lfm2"
+    kinds = Counter(each["stage"] for each in run["steps"])
+    assert kinds["encoder"] == 1
+    assert kinds["preprocessing"] == 2  # the file is decoded, and the image resized and tokenized
+    seen = [each for each in run["steps"] if each["media_tokens"]]
+    assert [each["media_tokens"] for each in seen] == [each["prompt_tokens"] for each in seen]
+    stages = {each["name"]: each for each in run["summary"]["stages"]}
+    assert list(stages) == [
+        *("loading", "preprocessing", "encoder", "media tokens", "prompt", "output")
+    ]
+    # 300 by 200 pixels, in patches of 16 that are merged two by two, are 10 by 7 tokens.
+    assert stages["media tokens"]["tokens"] == 70
+    assert stages["output"]["tokens"] == 12
+    before = sum(each["seconds"] for name, each in stages.items() if name != "output")
+    assert before == pytest.approx(run["summary"]["ttft_s"], abs=1e-6)
+    assert all(stages[name]["rss_bytes"] > 0 for name in ("preprocessing", "encoder"))
+    assert stages["encoder"]["cpu_s"] > 0
+
+
+def test_a_smaller_image_and_a_limit_give_fewer_tokens(ann: Person) -> None:
+    def tokens(*words: str) -> int:
+        run = _run(ann, *words)
+        return sum(each["media_tokens"] for each in run["steps"])
+
+    assert tokens("--image", "b.jpg") < tokens("--image", "a.png")
+    assert tokens("--image", "a.png", "--image-max-tokens", "66") <= 66
+
+
+def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
+    folder = ann.folder / "hearing"
+    folder.mkdir()
+    model, seeing = write_seeing(folder, word_problems_model("word-problems:Q8_0"))
+    seeing.unlink()
+    with_context(model, 2048)
+    write_hearing_projector(folder / "mmproj.gguf", width=256)
+    with wave.open(str(folder / "s.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(bytes(2 * 16_000))
+    words = ("--model", str(model), "--audio", str(folder / "s.wav"), "-n", "4")
+    run = ann.benches(*words, "--prompt", QUESTION, board=BOARD)
+    assert run["audio"]["seconds"] == 1.0
+    stages = {each["name"]: each for each in run["summary"]["stages"]}
+    assert stages["media tokens"]["tokens"] == 750
+    assert stages["encoder"]["seconds"] > 0
+
+
+def test_what_does_not_fit_is_refused_before_a_copy(ann: Person) -> None:
+    board = ann.folder / "board" / "models"
+    before = sorted(board.glob("*"))
+    (ann.folder / "c.png").write_text("no picture\n")
+    for words, said, status in (
+        (("--image", "c.png"), "not an image", 3),
+        (("--image", "a.png", "--mmproj", "other.gguf"), "for another model", 2),
+        (("--image", "a.png", "--mmproj", "seeing-Q8_0.gguf"), "not a projector", 2),
+        (("--audio", "a.png"), "not a sound", 3),
+        (("--image", "."), "is a folder", 2),
+    ):
+        assert said in _bench(ann, *words, status=status).stderr
+    assert sorted(board.glob("*")) == before
+
+
+def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
+    words = ("--model", "seeing-Q8_0.gguf", "--mmproj", "auto", "--threads", "1", "--slots", "1")
+    with serving(ann, *words, board=BOARD) as service:
+
+        def asked(url: str) -> int:
+            content = [
+                {"type": "image_url", "image_url": {"url": url}},
+                {"type": "text", "text": QUESTION},
+            ]
+            message = {"role": "user", "content": content}
+            answer = service.ask("v1/chat/completions", messages=[message], max_tokens=8)
+            return answer.status_code
+
+        picture = base64.b64encode((ann.folder / "a.png").read_bytes()).decode()
+        assert asked(f"data:image/png;base64,{picture}") == 200
+        assert asked(f"{service.about['url']}/health") >= 400
+        assert asked("file:///etc/hostname") >= 400

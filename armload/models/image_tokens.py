@@ -7,11 +7,13 @@ with the limits that ``tools/mtmd/clip.cpp`` has for each kind. Its arithmetic h
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
+from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.models.projector import Encoder, Projector
 
@@ -19,7 +21,7 @@ CHUNK_S = 30
 """Of a sound, that Whisper's encoder takes at a time; llama.cpp adds one of silence."""
 _CHUNK_FRAMES = 3000
 
-_FIXED = frozenset({"gemma3", "janus_pro", "mlp", "nemotron_v2_vl"})
+_FIXED = frozenset({"gemma3", "janus_pro", "nemotron_v2_vl"})
 _LIMITS: Mapping[str, tuple[int, int]] = {
     "gemma4v": (70, 1120),
     "glm4v": (8, 4096),
@@ -53,12 +55,23 @@ class ImageSize(NamedTuple):
         return f"{self.width}x{self.height}"
 
 
-USUAL_SIZES = (
-    ImageSize(224, 224),
-    ImageSize(640, 480),
-    ImageSize(1024, 768),
-    ImageSize(1920, 1080),
-)
+USUAL_SIZE = ImageSize(1024, 768)
+"""Of a picture of which nothing else was said."""
+USUAL_SIZES = (ImageSize(224, 224), ImageSize(640, 480), USUAL_SIZE, ImageSize(1920, 1080))
+_LONGEST_EDGE = 46_000
+"""That llama.cpp multiplies without overflow."""
+
+
+def read_size(text: str) -> ImageSize:
+    """Return the size that a person wrote, such as ``1024x768``."""
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.strip().lower(), re.ASCII)
+    found = ImageSize(int(match[1]), int(match[2])) if match else ImageSize(0, 0)
+    if not all(0 < side <= _LONGEST_EDGE for side in found):
+        raise UsageError(
+            f"{text[:40]!r} is not the size of a picture.",
+            f"Give width and height in pixels, at most {_LONGEST_EDGE:,} each: 1024x768",
+        )
+    return found
 
 
 class EncoderPass(Value):

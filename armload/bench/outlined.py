@@ -22,7 +22,12 @@ from armload.models.image_tokens import USUAL_SIZE, ImageSize
 from armload.models.metadata import Metadata
 from armload.models.model import Model, check_generates
 from armload.models.outline import OUTLINES, listed_models, load_outline, outlined_projector
-from armload.models.projector import Projector, check_belongs, projector_of, projectors_beside
+from armload.models.projector_summary import (
+    ProjectorSummary,
+    check_belongs,
+    projector_summary_of,
+    projectors_beside,
+)
 from armload.models.quant_mix import predict_quantised
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.request import Request
@@ -146,11 +151,11 @@ def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> Medi
 
 def _projector_of(
     outlined: OutlinedModel, named: str, progress: Progress
-) -> tuple[Projector, Header] | None:
+) -> tuple[ProjectorSummary, Header] | None:
     if named:
         path = header_of(named, progress)
         header = read_header(path)
-        return projector_of(path, header), header
+        return projector_summary_of(path, header), header
     name = spelled(outlined.reference).removeprefix(LIKE).partition(":")[0]
     if name in data_names(OUTLINES):
         return outlined_projector(load_outline(name))
@@ -163,7 +168,7 @@ def _projector_of(
     if first is None:
         return None
     header = read_header(path.with_name(first.file))
-    return projector_of(path.with_name(first.file), header), header
+    return projector_summary_of(path.with_name(first.file), header), header
 
 
 def _outlined(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.models.projector import Encoder, Projector
+from armload.models.projector_summary import Encoder, ProjectorSummary
 
 CHUNK_S = 30
 """Of a sound, that Whisper's encoder takes at a time; llama.cpp adds one of silence."""
@@ -112,7 +112,7 @@ class MediaTokens(Value):
         return sum(each.count * each.positions for each in self.passes)
 
 
-def image_tokens(projector: Projector, size: ImageSize) -> MediaTokens | None:
+def image_tokens(projector: ProjectorSummary, size: ImageSize) -> MediaTokens | None:
     """Return what a picture of a size becomes; none of a kind whose rules are not known here."""
     encoder = projector.encoder("vision")
     if encoder is None:
@@ -138,7 +138,7 @@ def image_tokens(projector: Projector, size: ImageSize) -> MediaTokens | None:
     return None
 
 
-def audio_tokens(projector: Projector, seconds: float) -> MediaTokens | None:
+def audio_tokens(projector: ProjectorSummary, seconds: float) -> MediaTokens | None:
     """Return what a sound becomes; none of a kind whose rules are not known here."""
     encoder = projector.encoder("audio")
     if encoder is None or encoder.kind not in _WHISPER:
@@ -159,7 +159,9 @@ def audio_tokens(projector: Projector, seconds: float) -> MediaTokens | None:
     return MediaTokens(passes=(one,), markers=_MARKERS.get(encoder.kind, 0))
 
 
-def _pass(projector: Projector, encoder: Encoder, size: ImageSize, count: int = 1) -> EncoderPass:
+def _pass(
+    projector: ProjectorSummary, encoder: Encoder, size: ImageSize, count: int = 1
+) -> EncoderPass:
     columns, rows = size.width // encoder.patch_size, size.height // encoder.patch_size
     merged = -(-columns // encoder.factor), -(-rows // encoder.factor)
     breaks = merged[1] - 1 if projector.breaks_rows else 0

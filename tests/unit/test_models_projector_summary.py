@@ -11,13 +11,13 @@ from armload.core.errors import DataError
 from armload.core.progress import Silent
 from armload.models.gguf import read_model_summary
 from armload.models.image_tokens import ImageSize, audio_tokens, image_tokens
-from armload.models.projector import (
+from armload.models.projector_summary import (
     Encoder,
     Modality,
-    Projector,
+    ProjectorSummary,
     check_belongs,
     is_projector_file,
-    read_projector,
+    read_projector_summary,
 )
 from armload.models.synth import synthesise_like
 from tests.command_line import run
@@ -32,7 +32,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_projector_says_what_its_encoder_is(tmp_path: Path) -> None:
-    found = read_projector(written_projector(tmp_path / "mmproj-tiny.gguf"))
+    found = read_projector_summary(written_projector(tmp_path / "mmproj-tiny.gguf"))
     (encoder,) = found.encoders
     assert (encoder.modality, encoder.kind, encoder.layers, encoder.factor) == (
         ("vision", "idefics3", 2, 2)
@@ -46,7 +46,7 @@ def test_a_projector_says_what_its_encoder_is(tmp_path: Path) -> None:
 
 
 def test_an_audio_projector_is_told_from_one_for_pictures(tmp_path: Path) -> None:
-    found = read_projector(written_projector(tmp_path / "mmproj-a.gguf", AUDIO))
+    found = read_projector_summary(written_projector(tmp_path / "mmproj-a.gguf", AUDIO))
     assert found.encoder("vision") is None
     encoder = found.encoder("audio")
     assert encoder is not None
@@ -90,10 +90,10 @@ def test_nonsense_in_a_projector_is_refused(
 ) -> None:
     path = written_projector(tmp_path / "mmproj-tiny.gguf", changes=changes)
     if said is None:
-        assert read_projector(path).embedding_width == 48
+        assert read_projector_summary(path).embedding_width == 48
         return
     with pytest.raises(DataError) as refused:
-        read_projector(path)
+        read_projector_summary(path)
     assert said in refused.value.message
     assert refused.value.remedy
 
@@ -102,7 +102,7 @@ def test_a_model_is_no_projector(tmp_path: Path) -> None:
     path = _model(tmp_path / "m.gguf")
     assert not is_projector_file(path)
     with pytest.raises(DataError, match="not a projector: its architecture is 'llama'"):
-        read_projector(path)
+        read_projector_summary(path)
 
 
 def test_a_model_says_whether_the_projectors_beside_it_are_its_own(tmp_path: Path) -> None:
@@ -118,9 +118,11 @@ def test_a_model_says_whether_the_projectors_beside_it_are_its_own(tmp_path: Pat
         "m-mmproj-F16.gguf": True,
         "mmproj-other.gguf": False,
     }
-    check_belongs(read_projector(own), path.name, found.input_width)
+    check_belongs(read_projector_summary(own), path.name, found.input_width)
     with pytest.raises(DataError, match=r"width 48, and the model takes 64"):
-        check_belongs(read_projector(tmp_path / "mmproj-other.gguf"), "m", found.input_width)
+        check_belongs(
+            read_projector_summary(tmp_path / "mmproj-other.gguf"), "m", found.input_width
+        )
 
 
 def test_inspect_shows_a_projector_and_its_document(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def _model(path: Path) -> Path:
     return path
 
 
-def _projector(kind: str, **sizes: int) -> Projector:
+def _projector(kind: str, **sizes: int) -> ProjectorSummary:
     modality: Modality = "audio" if sizes.pop("is_audio", 0) else "vision"
     encoder = Encoder(
         modality=modality,
@@ -152,7 +154,7 @@ def _projector(kind: str, **sizes: int) -> Projector:
         parameters=1,
         **sizes,
     )
-    return Projector(
+    return ProjectorSummary(
         path=Path("mmproj.gguf"),
         sha256="",
         size_bytes=1,
@@ -188,7 +190,7 @@ LFM2 = _projector("lfm2", image_size=256, patch_size=16, factor=2)
     ],
 )
 def test_a_picture_is_cut_as_llama_cpp_cuts_it(
-    projector: Projector, size: tuple[int, int], passes: int, tokens: int
+    projector: ProjectorSummary, size: tuple[int, int], passes: int, tokens: int
 ) -> None:
     found = image_tokens(projector, ImageSize(*size))
     assert found is not None

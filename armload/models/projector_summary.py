@@ -115,7 +115,7 @@ class Encoder(Value):
     parameters: int
 
 
-class Projector(Value):
+class ProjectorSummary(Value):
     """A projector file.
 
     Attributes:
@@ -163,7 +163,7 @@ def is_projector_file(path: Path) -> bool:
         return False
 
 
-def read_projector(path: Path, progress: Progress | None = None) -> Projector:
+def read_projector_summary(path: Path, progress: Progress | None = None) -> ProjectorSummary:
     """Read a projector's file; of one that was cut short, what its header says.
 
     Raises:
@@ -171,7 +171,7 @@ def read_projector(path: Path, progress: Progress | None = None) -> Projector:
     """
     require_file(path, "projector", "Give the path of an mmproj-*.gguf file.")
     try:
-        found = projector_of(path, read_header(path))
+        found = projector_summary_of(path, read_header(path))
         if found.missing_bytes:
             return found
         return found.model_copy(update={"sha256": cached_sha256(path, progress or Silent())})
@@ -179,7 +179,7 @@ def read_projector(path: Path, progress: Progress | None = None) -> Projector:
         raise unreadable(path, error) from error
 
 
-def projector_of(path: Path, header: Header) -> Projector:
+def projector_summary_of(path: Path, header: Header) -> ProjectorSummary:
     """Return a projector by its header alone, without its checksum."""
     if not is_projector(header):
         raise DataError(
@@ -197,7 +197,7 @@ def projector_of(path: Path, header: Header) -> Projector:
     whole_bytes = max(header.file_bytes, header.whole_bytes)
     shares = tuple(type_shares(header.tensors))
     title = header.metadata.get("general.name")
-    return Projector(
+    return ProjectorSummary(
         path=path,
         sha256="",
         size_bytes=whole_bytes,
@@ -211,7 +211,7 @@ def projector_of(path: Path, header: Header) -> Projector:
     )
 
 
-def check_belongs(projector: Projector, model: str, input_width: int) -> None:
+def check_belongs(projector: ProjectorSummary, model: str, input_width: int) -> None:
     """Refuse a projector of another model, as llama.cpp does when it loads both.
 
     Args:
@@ -235,7 +235,7 @@ def projectors_beside(path: Path, input_width: int) -> Iterator[ProjectorBeside]
     found = path.parent.glob(PATTERN)
     for each in sorted(islice(found, _MOST_BESIDE)):
         try:
-            projector = projector_of(each, read_header(each))
+            projector = projector_summary_of(each, read_header(each))
         except (ArmloadError, OSError):
             continue
         yield ProjectorBeside(

@@ -99,7 +99,27 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     advice = f"; {by[found.bottleneck]}" if by[found.bottleneck] else ""
     hits = _hits(found.hit_rate) if found.hit_rate else ""
     about = f"about {per_token(found.token_s)} per token"
-    return f"{opening}: {about}{limited}{hits}{advice}.{divided}"
+    return f"{opening}: {about}{limited}{hits}{advice}.{divided}{of_media(found)}"
+
+
+def of_media(found: Prediction) -> str:
+    """Say what a picture or a sound takes before the first token; nothing without one."""
+    if found.media is None:
+        return ""
+    need, taken = found.media.need, found.media.encoder_s
+    size = format_bytes(need.weights_bytes + need.buffer_bytes)
+    stays = (
+        f" The projector with its buffers ({size}) stays in memory; only the model's weights are "
+        "read again."
+        if found.verdict in ("streams", "reads storage")
+        else ""
+    )
+    passes = "1 pass" if need.passes == 1 else f"{need.passes} passes"
+    became = f"A {need.what} becomes {need.tokens:,} tokens in {passes} of the encoder"
+    if taken is None:
+        return f" {became}, whose time is unknown.{stays}"
+    share = f" of {per_token(found.ttft_s)} to the first token" if found.ttft_s else ""
+    return f" {became}, which takes about {per_token(taken)}{share}.{stays}"
 
 
 def _divided(found: Division) -> str:

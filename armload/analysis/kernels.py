@@ -124,6 +124,10 @@ CORES = {
 }
 UNKNOWN_CORE = Core(2, DOT_GENERATION)
 
+FLOATS = frozenset({"F32", "F16", "BF16"})
+WITHOUT_HALF_ARITHMETIC = 2.0
+"""Times as many instructions where 16-bit floats are widened first, as before ARMv8.2."""
+
 
 def known_core(name: str) -> Core | None:
     """Return what is known of a core; none of an unknown one."""
@@ -144,3 +148,11 @@ def vectors_per_weight(type_name: str, core: Core, *, is_repacked: bool, is_prom
     by_generation = kernel.matrix_prompt if core.generation == MATRIX_GENERATION else kernel.prompt
     repacked = by_generation if is_prompt else kernel.repacked
     return repacked if is_repacked and repacked else kernel.plain
+
+
+def vectors_per_product(type_name: str, core: Core) -> float:
+    """Return the vector instructions of a multiplication with a weight that is not repacked."""
+    if type_name not in FLOATS:
+        return vectors_per_weight(type_name, core, is_repacked=False, is_prompt=True)
+    is_narrow = type_name != "F32" and core.generation == PLAIN_GENERATION
+    return KERNELS[type_name].plain * (WITHOUT_HALF_ARITHMETIC if is_narrow else 1.0)

@@ -88,6 +88,7 @@ def predict(
         available_bytes=resources.memory.available_bytes,
         reserved_bytes=need.reserved_bytes,
         is_exact=need.is_exact,
+        projector_bytes=need.projector_bytes,
     )
     base = base.model_copy(update={"memory": parts})
     if parts.least_bytes > parts.available_bytes and not need.kv_is_exact:

@@ -20,10 +20,12 @@ from armload.analysis.kernels import (
     Core,
     core_of,
     known_core,
+    vectors_per_product,
     vectors_per_weight,
 )
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.values import Value
+from armload.engines.media import MediaNeed
 from armload.engines.prediction import Expected, PredictionNoteKind
 from armload.models.model import Model
 
@@ -249,6 +251,34 @@ def from_facts(
         is_memory_bound=times.is_memory_bound,
         notes=tuple(notes),
     )
+
+
+ATTENTION_TYPE, ATTENTION_TIMES = "F16", 0.77
+"""A multiplication of the encoder's attention takes so many times that of one with such weights, as
+measured on an x86-64 CPU (docs/figures.md)."""
+
+
+def encoder_s(
+    need: MediaNeed, facts: DeclaredSpecs, *, threads: int | None = None, measured: float = 1.0
+) -> Expected | None:
+    """Forecast all passes of an encoder; none without anything of cores.
+
+    Args:
+        measured: what a prompt takes on the board over what its facts tell, where that is known.
+    """
+    pace = threads_on(facts.clusters, threads)
+    if pace is None:
+        return None
+    core = core_of(pace[0])
+    instructions = sum(
+        count * vectors_per_product(name, core) for name, count in need.products.items()
+    )
+    attention = need.attention * vectors_per_product(ATTENTION_TYPE, core)
+    instructions += ATTENTION_TIMES * attention
+    is_known = known_core(pace[0].name) and pace[0].max_mhz
+    doubt = FITTED.doubts["prompt" if is_known else "unknown"]
+    rate = pace[1] * _onecore_of(pace[0])
+    return _within(measured * FITTED.prompt_instructions * instructions / rate, doubt)
 
 
 _QUANTILE = NormalDist().inv_cdf((1 + INTERVAL_LEVEL) / 2)

@@ -19,7 +19,7 @@ from armload.bench.clusters import (
     how_many,
     node_counts,
 )
-from armload.bench.outlined import OutlinedModel, outlined_models
+from armload.bench.outlined import NONE, Media, OutlinedModel, outlined_models
 from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
@@ -33,6 +33,7 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
+from armload.runs.media import plan_with
 from armload.runs.predicting import (
     group_prediction,
     predict_from_facts,
@@ -92,6 +93,7 @@ def fit(
     *,
     file_types: Sequence[str] = (),
     reach: Reach = CONNECTED,
+    media: Media = Media(),  # noqa: B008 - frozen
 ) -> Fit:
     """Predict what models need of a board, and how fast they would be there.
 
@@ -103,6 +105,7 @@ def fit(
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be predicted from their headers.
         reach: how the board is reached.
+        media: which picture comes before the prompt, for models with a projector.
     """
     group = load_group(request.board) if is_group(request.board) else None
     if group is not None and (not model_names or file_types):
@@ -111,7 +114,9 @@ def fit(
             "Name models as files, or on the hub.",
         )
     boards = members_of(request.board)
-    outlined = outlined_models(request, model_names, file_types, progress)
+    if group is not None:
+        media = Media(projector=NONE)
+    outlined = outlined_models(request, model_names, file_types, progress, media)
     unreachable = ""
     try:
         with reach.open(
@@ -159,7 +164,10 @@ def _predicted_from_facts(
     """Predict from the files of boards that do not answer."""
     if group is None:
         facts, target = boards[0].facts, boards[0].target
-        return predict_from_facts(facts, target, outlined.model, plan, outlined.header)
+        its = plan_with(plan, outlined.media)
+        return predict_from_facts(
+            *(facts, target, outlined.model, its, outlined.header), media=outlined.media
+        )
     declared = [DeclaredMember(board=board) for board in boards]
     return group_prediction(group, outlined.model, plan, declared)
 
@@ -172,6 +180,7 @@ def fit_hardware(
     progress: Progress,
     *,
     file_types: Sequence[str] = (),
+    media: Media = Media(),  # noqa: B008 - frozen
 ) -> BoardsFit:
     """Predict how models would do on hardware of the catalogue; no board is asked.
 
@@ -179,7 +188,7 @@ def fit_hardware(
         request: with which source models are quantised, where that is needed.
         hardware_names: as for ``load_hardware``, or ``all`` of the catalogue; with a number, as
             ``counted_hardware`` reads it, several boards are compared with one.
-        model_names, plan, file_types: as for ``fit``.
+        model_names, plan, file_types, media: as for ``fit``.
     """
     wanted: dict[str, tuple[ChosenHardware, int]] = {}
     if EVERY in hardware_names:
@@ -195,7 +204,7 @@ def fit_hardware(
                 f"Name it, such as {count}x-raspberry-pi-5-8gb, or use {EVERY} alone.",
             )
     check_compares(sum(1 + count for _, count in wanted.values()), model_names)
-    outlined = outlined_models(request, model_names, file_types, progress)
+    outlined = outlined_models(request, model_names, file_types, progress, media)
     boards: list[Fit] = []
     advice: list[str] = []
     with progress.step("Predicting", total=len(wanted), unit="boards") as step:
@@ -268,7 +277,11 @@ def _fit_one(
     models = tuple(
         fitted(
             *(each.name, chosen.name, each.model),
-            predict_from_facts(chosen.specs, chosen.hardware.target, each.model, plan, each.header),
+            predict_from_facts(
+                *(chosen.specs, chosen.hardware.target, each.model),
+                *(plan_with(plan, each.media), each.header),
+                media=each.media,
+            ),
             family=each.family,
             has_file=each.has_file,
         )
@@ -285,10 +298,11 @@ def _fit_one(
 
 
 def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:
+    its = plan_with(plan, outlined.media)
     if outlined.header is None:
-        return predict_without_runs(board.where, outlined.model, plan)
+        return predict_without_runs(board.where, outlined.model, its, outlined.media)
     check_architecture(board.where.binaries[PROGRAM], outlined.model)
-    return board.predict(outlined.model, outlined.header, plan)
+    return board.predict(outlined.model, outlined.header, its, outlined.media)
 
 
 def _slowest_last(model: FittedModel) -> tuple[float, int, int]:

@@ -8,17 +8,32 @@ from typing import NamedTuple
 
 from armload.analysis.fitted import FittedModel, fitted
 from armload.conversion.quantising import quantised_for
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
+from armload.core.values import Value
+from armload.core.workspace import data_names
+from armload.engines.media import MediaNeed, media_need
 from armload.engines.prediction import Prediction
-from armload.models.find import header_of, is_runnable
+from armload.models.find import LIKE, header_of, is_runnable, spelled
 from armload.models.gguf import read_outline
-from armload.models.header import Header
+from armload.models.header import Header, read_header
+from armload.models.image_tokens import USUAL_SIZE, ImageSize
+from armload.models.metadata import Metadata
 from armload.models.model import Model, check_generates
-from armload.models.outline import listed_models
+from armload.models.outline import OUTLINES, listed_models, load_outline, outlined_projector
+from armload.models.projector_summary import (
+    ProjectorSummary,
+    check_belongs,
+    projector_summary_of,
+    projectors_beside,
+)
 from armload.models.quant_mix import predict_quantised
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.request import Request
+
+NONE = "none"
+"""In place of a projector: text alone."""
 
 
 class OutlinedModel(NamedTuple):
@@ -30,6 +45,7 @@ class OutlinedModel(NamedTuple):
         header: the whole of it; none for models that are only listed.
         file_type: that it would be quantised to first; empty for the model as it is.
         outline: the header's keys and tensors; none for models that are only listed.
+        media: a picture, or a sound, that is to come before the prompt; none of a model of text.
     """
 
     reference: str
@@ -37,6 +53,7 @@ class OutlinedModel(NamedTuple):
     header: WholeHeader | None
     file_type: str = ""
     outline: Header | None = None
+    media: MediaNeed | None = None
 
     @property
     def name(self) -> str:
@@ -67,8 +84,25 @@ class OutlinedModel(NamedTuple):
         )
 
 
+class Media(Value):
+    """Which picture is predicted.
+
+    Attributes:
+        projector: a file, or the name of one on a hub; empty for the one beside a model's file or
+            of a listed model, ``none`` for text alone.
+        size: of the picture.
+    """
+
+    projector: str = ""
+    size: ImageSize = USUAL_SIZE
+
+
 def outlined_models(
-    request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
+    request: Request,
+    model_names: Sequence[str],
+    file_types: Sequence[str],
+    progress: Progress,
+    media: Media,
 ) -> list[OutlinedModel]:
     """Return models by their headers; the current ones where none is named.
 
@@ -77,9 +111,64 @@ def outlined_models(
     """
     if model_names:
         return [
-            each for name in model_names for each in _outlined(request, name, file_types, progress)
+            each._replace(media=_media_of(each, media, progress))
+            for name in model_names
+            for each in _outlined(request, name, file_types, progress)
         ]
-    return [OutlinedModel(name, model, None) for name, model, _ in listed_models(tuple(file_types))]
+    needs = {} if media.projector == NONE else _listed_media(media.size)
+    return [
+        OutlinedModel(name, model, None, media=needs.get(name.partition(":")[0]))
+        for name, model, _ in listed_models(tuple(file_types))
+    ]
+
+
+def _listed_media(size: ImageSize) -> dict[str, MediaNeed]:
+    found = {name: outlined_projector(load_outline(name)) for name in data_names(OUTLINES)}
+    needs = {name: media_need(*each, size) for name, each in found.items() if each}
+    return {name: need for name, need in needs.items() if need is not None}
+
+
+def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> MediaNeed | None:
+    """Return what a picture needs with the projector that was named, or that lies beside."""
+    if media.projector == NONE or outlined.outline is None:
+        return None
+    found = _projector_of(outlined, media.projector, progress)
+    if found is None:
+        return None
+    projector, header = found
+    width = Metadata(outlined.model.path, outlined.outline).input_width
+    check_belongs(projector, outlined.reference, width)
+    need = media_need(projector, header, media.size)
+    if need is None:
+        kinds = " and ".join(each.kind for each in projector.encoders)
+        raise UsageError(
+            f"{projector.path.name}: armload does not know how many tokens a picture becomes with "
+            f"a projector of the kind {kinds}.",
+            "To predict text alone: --mmproj none",
+        )
+    return need
+
+
+def _projector_of(
+    outlined: OutlinedModel, named: str, progress: Progress
+) -> tuple[ProjectorSummary, Header] | None:
+    if named:
+        path = header_of(named, progress)
+        header = read_header(path)
+        return projector_summary_of(path, header), header
+    name = spelled(outlined.reference).removeprefix(LIKE).partition(":")[0]
+    if name in data_names(OUTLINES):
+        return outlined_projector(load_outline(name))
+    path = Path(outlined.reference).expanduser()
+    if not path.is_file() or outlined.outline is None:
+        return None
+    width = Metadata(path, outlined.outline).input_width
+    beside = (each for each in projectors_beside(path, width) if each.belongs)
+    first = next(beside, None)
+    if first is None:
+        return None
+    header = read_header(path.with_name(first.file))
+    return projector_summary_of(path.with_name(first.file), header), header
 
 
 def _outlined(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from armload.core.values import Value
+from armload.engines.media import MediaNeed
 from armload.engines.spread import Share, Split
 
 FitVerdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
@@ -64,6 +65,7 @@ class MemoryParts(Value):
             touched of it. None where it is unknown.
         is_exact: what the program and its context need is llama.cpp's own figure; else it is
             estimated from the model's header, and the program may need more.
+        projector_bytes: of a projector with the encoder's buffers.
     """
 
     weights_bytes: int
@@ -75,16 +77,19 @@ class MemoryParts(Value):
     available_bytes: int
     reserved_bytes: int | None = None
     is_exact: bool = False
+    projector_bytes: int = 0
 
     @property
     def wanted_bytes(self) -> int:
         """With which nothing is read again from storage."""
-        return self.weights_bytes - self.row_table_bytes + self.kv_bytes + self.program_bytes
+        own_bytes = self.kv_bytes + self.program_bytes + self.projector_bytes
+        return self.weights_bytes - self.row_table_bytes + own_bytes
 
     @property
     def least_bytes(self) -> int:
         """Without which it cannot run: everything but the weights."""
-        return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes
+        own_bytes = self.kv_bytes + self.program_bytes + self.projector_bytes
+        return own_bytes + self.window_bytes + self.reserve_bytes
 
 
 class Sequences(Value):
@@ -222,6 +227,18 @@ class Division(Value):
         return next((each for each in self.alternatives if each.kind == kind), None)
 
 
+class MediaForecast(Value):
+    """What is expected of a picture or a sound before the first token.
+
+    Attributes:
+        need: what it asks for.
+        encoder_s: of all passes of the encoder; none where it is unknown.
+    """
+
+    need: MediaNeed
+    encoder_s: Expected | None = None
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -247,6 +264,7 @@ class Prediction(Value):
         group: what the members of a group and their connections take; none on one board.
         division: of a group for which no run is planned yet.
         notes: what a reader should know of these figures.
+        media: a picture, or a sound, before the prompt; its tokens are among ``prompt_tokens``.
     """
 
     verdict: FitVerdict
@@ -266,3 +284,4 @@ class Prediction(Value):
     group: GroupForecast | None = None
     division: Division | None = None
     notes: tuple[PredictionNote, ...] = ()
+    media: MediaForecast | None = None

@@ -13,7 +13,7 @@ from uuid import uuid4
 from armload.analysis.run import Run
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group, members_of
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, UsageError
 from armload.core.files import sha256_of
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress, Silent
@@ -21,6 +21,7 @@ from armload.core.workspace import runs_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
+from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
@@ -169,7 +170,14 @@ class RemoteBoard:
             run = self._done(running, files, key=key, noted=noted)
         return judge_fetched(run, reference=reference, baseline=baseline)
 
-    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+    def predict(
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+    ) -> Prediction:
+        if media is not None:
+            raise UsageError(
+                f"A {media.what} is not predicted through gateways.",
+                "Connect to the board itself, or add --mmproj none to predict text alone.",
+            )
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / model.path.name
             path.write_bytes(header.content)

@@ -13,6 +13,7 @@ from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
 from armload.models.model_summary import ModelSummary, model_summary_of
+from armload.models.projector_summary import projectors_beside
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
@@ -33,6 +34,8 @@ def read_model_summary(path: Path, progress: Progress | None = None) -> ModelSum
     try:
         header, parts = read_headers(path)
         summary = model_summary_of(outline_of(path, header), Metadata(path, header), header)
+        beside = tuple(projectors_beside(path, summary.input_width))
+        summary = summary.model_copy(update={"projectors": beside})
         if summary.missing_bytes:
             return summary
         return summary.model_copy(update=_checksums(path, parts, progress or Silent()))

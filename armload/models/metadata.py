@@ -267,6 +267,11 @@ class Metadata:
             self.number("attention.value_length", usual),
         )
 
+    @property
+    def input_width(self) -> int:
+        """Of what a projector gives for a token: several layers take a part of their own."""
+        return self.number("embedding_length", 0) * (1 + self.number("n_deepstack_layers", 0))
+
     def by_layer(self, key: str, default: object = None) -> tuple[int, ...]:
         """Return the number of each layer; the same for all where the header has only one."""
         value = self._value(key, default)
@@ -310,7 +315,9 @@ class Metadata:
             what = _KINDS.get(kind, _KINDS["mmproj"])
             raise DataError(
                 f"{self._path}: this GGUF file is not a language model: it is {what}.",
-                "Give the model itself; armload runs its text part alone.",
+                "Give the model itself, which lies beside it."
+                if what == _KINDS["mmproj"]
+                else "Give the model itself.",
             )
 
     def _check_maker(self) -> None:

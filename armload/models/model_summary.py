@@ -71,6 +71,22 @@ class FileSection(Value):
         return self.last_layer - self.first_layer + 1
 
 
+class ProjectorBeside(Value):
+    """A projector in a model's folder.
+
+    Attributes:
+        file: its name.
+        kinds: of its encoders, as llama.cpp calls them.
+        embedding_width: of what it gives.
+        belongs: whether the model takes that.
+    """
+
+    file: str
+    kinds: tuple[str, ...]
+    embedding_width: int
+    belongs: bool
+
+
 class ModelSummary(Model):
     """A model file and what it consists of. Without ``sha256`` when it is cut short.
 
@@ -88,6 +104,8 @@ class ModelSummary(Model):
         cache: empty if it is unknown.
         sections: in the order of a decode step, the header first.
         notes: sentences on what these figures leave out.
+        input_width: of the embeddings that it takes from a projector.
+        projectors: in its folder.
     """
 
     title: str
@@ -103,6 +121,8 @@ class ModelSummary(Model):
     cache: tuple[CacheSize, ...]
     sections: tuple[FileSection, ...]
     notes: tuple[str, ...]
+    input_width: int = 0
+    projectors: tuple[ProjectorBeside, ...] = ()
 
 
 def model_summary_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary:
@@ -120,14 +140,16 @@ def model_summary_of(model: Model, metadata: Metadata, header: Header) -> ModelS
         kv_heads=metadata.kv_heads,
         experts_used=metadata.number("expert_used_count", 0),
         tokenizer=f"{kind} ({rule})" if rule else kind,
-        types=tuple(_types(header.tensors)),
+        types=tuple(type_shares(header.tensors)),
         cache=tuple(_cache(model, metadata.head_widths)),
         sections=tuple(_sections(header.tensors, whole_bytes)),
         notes=tuple(_notes(model, header.tensors)),
+        input_width=metadata.input_width,
     )
 
 
-def _types(tensors: Sequence[Tensor]) -> Iterator[TypeShare]:
+def type_shares(tensors: Sequence[Tensor]) -> Iterator[TypeShare]:
+    """Yield the types of tensors, most bytes first."""
     total = sum(tensor.size_bytes for tensor in tensors)
     by_type: dict[str, list[int]] = {}
     for tensor in tensors:

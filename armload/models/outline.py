@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ from armload.models.gguf_values import Array, Scalar
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import EMBEDDING, Metadata
 from armload.models.model import Model
+from armload.models.projector_summary import ProjectorSummary, projector_summary_of
 from armload.models.quant_mix import types_of, with_types
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
 from armload.models.tensors import constants, matrices
@@ -30,7 +31,7 @@ LISTED_TYPES = ("Q4_0", "Q4_K_M", "Q8_0")
 
 Count = Annotated[int, Field(ge=1)]
 Dimensions = Annotated[tuple[Count, ...], Field(min_length=1, max_length=4)]
-Key = bool | int | float | Words | tuple[bool, ...] | tuple[int, ...]
+Key = bool | int | float | Words | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...]
 
 _16_BITS = re.compile(r"laurel|per_layer_model_proj")
 """Matrices that have 16 bits in files of every type but ``F32``."""
@@ -48,6 +49,48 @@ class LayerTensors(Value):
     tensors: Mapping[str, Dimensions]
 
 
+class ProjectorOutline(Value):
+    """The header of a model's projector, as llama.cpp's converter writes it in ``F16``.
+
+    Attributes:
+        keys: without ``clip.``.
+        tensors: that belong to no layer.
+        layers: the others, by what their names begin with before the layer's number, such as
+            ``v.blk``.
+        wide: matrices that have 32 bits.
+    """
+
+    keys: Mapping[str, Key]
+    tensors: Mapping[str, Dimensions]
+    layers: Mapping[Literal["v.blk", "a.blk"], Mapping[str, Dimensions]]
+    wide: tuple[Words, ...] = ()
+
+    def header(self, name: str) -> Header:
+        """Return the header of a model's projector, without mean and deviation of colours."""
+        shapes = dict(self.tensors)
+        for prefix, tensors in self.layers.items():
+            modality = "vision" if prefix == "v.blk" else "audio"
+            blocks = self.keys.get(f"{modality}.block_count", 0)
+            for layer in range(blocks if isinstance(blocks, int) else 0):
+                shapes |= {f"{prefix}.{layer}.{each}": tensors[each] for each in tensors}
+        metadata = _array_keys({f"clip.{key}": value for key, value in self.keys.items()})
+        types = {each: self._type(each, shapes[each]) for each in shapes}
+        header = Header(
+            version=3,
+            metadata={"general.architecture": "clip", "general.name": name, **metadata},
+            tensors=tuple(_tensor(each, shapes[each]) for each in shapes),
+            file_bytes=0,
+            metadata_bytes=0,
+            alignment_bytes=DEFAULT_ALIGNMENT_BYTES,
+            end_bytes=0,
+        )
+        return with_types(header, types)
+
+    def _type(self, name: str, dimensions: tuple[int, ...]) -> str:
+        is_narrow = len(dimensions) > 1 and ".weight" in name and name not in self.wide
+        return "F16" if is_narrow else "F32"
+
+
 class Outline(Value):
     """The header of a model without its vocabulary.
 
@@ -60,6 +103,7 @@ class Outline(Value):
         keys: of the GGUF header that memory and speed depend on, without the architecture's name.
         tensors: that belong to no layer, with their dimensions as in GGUF: a row's length first.
         layers: the others.
+        projector: for pictures or sound; none of a model of text alone.
     """
 
     name: Words = ""
@@ -70,6 +114,7 @@ class Outline(Value):
     keys: Mapping[str, Key]
     tensors: Mapping[str, Dimensions]
     layers: tuple[LayerTensors, ...]
+    projector: ProjectorOutline | None = None
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield name and dimensions of every tensor."""
@@ -167,10 +212,7 @@ def _base(outline: Outline) -> Header:
         "general.architecture": outline.architecture,
         "tokenizer.ggml.model": "none",
     }
-    metadata |= {
-        key: Array(length=len(value), items=value) if isinstance(value, tuple) else value
-        for key, value in keys.items()
-    }
+    metadata |= _array_keys(keys)
     tensors = tuple(_tensor(name, dimensions) for name, dimensions in shapes.items())
     return Header(
         version=3,
@@ -181,6 +223,21 @@ def _base(outline: Outline) -> Header:
         alignment_bytes=DEFAULT_ALIGNMENT_BYTES,
         end_bytes=0,
     )
+
+
+def _array_keys(keys: Mapping[str, Key]) -> dict[str, Scalar | Array]:
+    return {
+        key: Array(length=len(value), items=value) if isinstance(value, tuple) else value
+        for key, value in keys.items()
+    }
+
+
+def outlined_projector(outline: Outline) -> tuple[ProjectorSummary, Header] | None:
+    """Return the facts and the header of a model's projector; none of a model of text alone."""
+    if outline.projector is None:
+        return None
+    header = outline.projector.header(outline.description)
+    return projector_summary_of(Path(f"mmproj-{outline.name}-F16.gguf"), header), header
 
 
 def _tensor(name: str, dimensions: tuple[int, ...]) -> Tensor:

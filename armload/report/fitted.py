@@ -20,7 +20,7 @@ from armload.bench.fitting import BoardsFit, Fit
 from armload.core.columns import Column
 from armload.core.shell import program_name
 from armload.core.values import counted, format_bytes, three_figures
-from armload.engines.prediction import Expected, Prediction
+from armload.engines.prediction import Expected, MemoryParts, Prediction
 from armload.models.find import LIKE
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
 from armload.models.published import SMOLLM2, is_smollm2
@@ -38,7 +38,7 @@ _STYLES = {
 
 def fit_view(fit: Fit) -> Group:
     """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
-    lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
+    lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit), *_media(fit)]
     lines += [Text(""), Prose(memory_source(fit.models)), *_about_prompt([fit])]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
@@ -170,10 +170,13 @@ def _limit(found: Prediction) -> str:
 
 def _about_prompt(fits: Sequence[Fit]) -> list[RenderableType]:
     """Say after which prompt the first token comes; nothing where no time is known."""
-    if not any(each.prediction.ttft_s for fit in fits for each in fit.models):
+    models = [each for fit in fits for each in fit.models if each.prediction.ttft_s]
+    if not models:
         return []
     prompt = counted(fits[0].prompt_tokens, "token")
-    return [Prose(f"First token: with loading, after a prompt of {prompt}.")]
+    media = [each.prediction.media.need.what for each in models if each.prediction.media]
+    also = f", of models that see or hear with a {' or a '.join(dict.fromkeys(media))} before it"
+    return [Prose(f"First token: with loading, after a prompt of {prompt}{also if media else ''}.")]
 
 
 def _with_notes(
@@ -252,28 +255,46 @@ def _times(fit: Fit) -> Table:
 
 
 def _memory(fit: Fit) -> Table:
-    headings = ("weights", "KV cache", "program", "window", "reserve", "available")
+    sizes: dict[str, Callable[[MemoryParts], int]] = {
+        "weights": lambda parts: parts.weights_bytes - parts.row_table_bytes,
+        "projector": lambda parts: parts.projector_bytes,
+        "KV cache": lambda parts: parts.kv_bytes,
+        "program": lambda parts: parts.program_bytes,
+        "window": lambda parts: parts.window_bytes,
+        "reserve": lambda parts: parts.reserve_bytes,
+        "available": lambda parts: parts.available_bytes,
+    }
+    all_parts = [each.prediction.memory for each in fit.models]
+    if not any(parts and parts.projector_bytes for parts in all_parts):
+        del sizes["projector"]
     table = Table(
         Column(heading="memory of", below=""),
-        *(Column(heading=heading, is_number=True) for heading in headings),
+        *(Column(heading=heading, is_number=True) for heading in sizes),
     )
-    for each in fit.models:
-        table.add(each.model, *_parts(each.prediction))
+    for each, parts in zip(fit.models, all_parts, strict=True):
+        shown = [format_bytes(of(parts)) if parts else UNKNOWN for of in sizes.values()]
+        table.add(each.model, *shown)
     return table
 
 
-def _parts(found: Prediction) -> list[str]:
-    parts = found.memory
-    if parts is None:
-        return [UNKNOWN] * 6
-    return [
-        format_bytes(size)
-        for size in (
-            parts.weights_bytes - parts.row_table_bytes,
-            parts.kv_bytes,
-            parts.program_bytes,
-            parts.window_bytes,
-            parts.reserve_bytes,
-            parts.available_bytes,
-        )
-    ]
+def _media(fit: Fit) -> list[RenderableType]:
+    """Lay out what pictures and sounds become; nothing for models of text alone."""
+    table = Table(
+        Column(heading="before the prompt", below=""),
+        Column(heading="projector", is_number=True),
+        Column(heading="buffers", is_number=True),
+        Column(heading="tokens", is_number=True),
+        Column(heading="encoder\npasses", is_number=True),
+        Column(heading="encoder\ntime", is_number=True),
+    )
+    for each in fit.models:
+        if found := each.prediction.media:
+            table.add(
+                f"{each.model}, {found.need.what}",
+                format_bytes(found.need.weights_bytes),
+                format_bytes(found.need.buffer_bytes),
+                f"{found.need.tokens:,}",
+                str(found.need.passes),
+                _time(found.encoder_s),
+            )
+    return [Text(""), table] if table.rows else []

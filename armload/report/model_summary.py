@@ -7,7 +7,9 @@ from rich.text import Text
 
 from armload.core.columns import Column
 from armload.core.values import counted, format_bytes
-from armload.models.model_summary import FileSection, ModelSummary
+from armload.models.image_tokens import CHUNK_S, USUAL_SIZES, audio_tokens, image_tokens
+from armload.models.model_summary import FileSection, ModelSummary, ProjectorBeside
+from armload.models.projector_summary import Encoder, ProjectorSummary
 from armload.report import formatting as words
 from armload.report.layout import Details, Prose, Table, whole
 
@@ -63,8 +65,73 @@ def _rows(summary: ModelSummary) -> list[tuple[str, str | Text]]:
         ("vocabulary", f"{summary.vocabulary:,} tokens"),
         ("tokenizer", summary.tokenizer),
         ("read per token", f"{format_bytes(summary.bytes_per_token)} of weights"),
+        *(("projector", _beside(each, summary)) for each in summary.projectors),
     ]
     return [(label, value) for label, value in rows if value]
+
+
+def _beside(projector: ProjectorBeside, summary: ModelSummary) -> Text:
+    which = f"{projector.file} ({', '.join(projector.kinds)})"
+    if projector.belongs:
+        return Text(f"{which} belongs to this model")
+    return Text(
+        f"{which} belongs to another model: it gives embeddings of width "
+        f"{projector.embedding_width:,}, and this one takes {summary.input_width:,}"
+    )
+
+
+def projector_table(projector: ProjectorSummary) -> Group:
+    """Lay out a projector's encoders, what pictures and sounds become, and its types."""
+    lines: list[RenderableType] = [Details(_projector_rows(projector))]
+    for encoder in projector.encoders:
+        lines += [Text(""), Details(_encoder_rows(encoder))]
+    for table in (_media(projector), _types(projector)):
+        lines += [Text(""), table] if table.rows else []
+    return Group(*lines)
+
+
+def _projector_rows(projector: ProjectorSummary) -> list[tuple[str, str | Text]]:
+    missing = format_bytes(projector.missing_bytes) if projector.missing_bytes else ""
+    rows: list[tuple[str, str | Text]] = [
+        ("file", whole(str(projector.path))),
+        ("sha256", projector.sha256),
+        ("size", f"{format_bytes(projector.size_bytes)} ({projector.size_bytes:,} bytes)"),
+        ("missing", missing),
+        ("name", projector.title),
+        ("embeddings", f"of width {projector.embedding_width:,}, as its model must take"),
+    ]
+    return [(label, value) for label, value in rows if value]
+
+
+def _encoder_rows(encoder: Encoder) -> list[tuple[str, str | Text]]:
+    inner = f", feed-forward {encoder.feed_forward:,}" if encoder.feed_forward else ""
+    sizes = f"{encoder.image_size} x {encoder.image_size} pixels" if encoder.image_size else ""
+    merged = encoder.factor**2 if encoder.modality == "vision" else encoder.factor
+    rows: list[tuple[str, str | Text]] = [
+        (encoder.modality, encoder.kind),
+        ("parameters", f"{words.weights(encoder.parameters)} ({encoder.parameters:,})"),
+        ("weights", format_bytes(encoder.weights_bytes)),
+        ("layers", f"{encoder.layers} of width {encoder.width:,}{inner}"),
+        ("heads", str(encoder.heads or "")),
+        ("trained with", sizes),
+        ("patch", f"{encoder.patch_size} x {encoder.patch_size} pixels" if sizes else ""),
+        ("merged", f"{merged} into a token" if merged > 1 else ""),
+        ("spectrogram", f"{encoder.mel_bins} mel bins" if encoder.mel_bins else ""),
+    ]
+    return [(label, value) for label, value in rows if value]
+
+
+def _media(projector: ProjectorSummary) -> Table:
+    table = _table("input", "encoder passes", "positions", "tokens")
+    media = {f"picture of {size}": image_tokens(projector, size) for size in USUAL_SIZES} | {
+        "sound of up to 30 s": audio_tokens(projector, CHUNK_S - 1)
+    }
+    for name, found in media.items():
+        if found is not None:
+            passes = sum(each.count for each in found.passes)
+            numbers = (passes, found.positions, found.tokens)
+            table.add(Text(name, style="bold"), *(f"{number:,}" for number in numbers))
+    return table
 
 
 def _table(first: str, *numbers: str) -> Table:
@@ -73,7 +140,7 @@ def _table(first: str, *numbers: str) -> Table:
     )
 
 
-def _types(summary: ModelSummary) -> Table:
+def _types(summary: ModelSummary | ProjectorSummary) -> Table:
     table = _table("type", "tensors", "size", "share")
     for each in summary.types:
         table.add(

@@ -23,6 +23,7 @@ from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
+from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Alternative, Prediction, PredictionNote, PredictionNoteKind
 from armload.engines.spread import LinkRates, Spread
@@ -36,6 +37,7 @@ from armload.runs.forecast_members import ForecastMember, reached_members
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.here import footprint_here
 from armload.runs.links import measured_links
+from armload.runs.media import need_with, with_media
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
@@ -61,6 +63,7 @@ def predict_there(
     progress: Progress,
     *,
     hits: MeasuredHits | None = None,
+    media: MediaNeed | None = None,
 ) -> Prediction:
     """Predict a run on a board that answers; what the model computes is timed there first.
 
@@ -69,6 +72,7 @@ def predict_there(
     Args:
         header: of the model, whose file may be missing.
         hits: of streamed experts, in an earlier run.
+        media: a picture or a sound, whose tokens are in the plan's prompt; on no group.
     """
     if where.group is not None:
         return _predict_on_group(where, where.group, model, header, plan, progress)
@@ -88,7 +92,8 @@ def predict_there(
     notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
     with leased_board(where, progress):
-        need = with_known_memory(where, engine, found, progress, header=header).memory
+        memory = with_known_memory(where, engine, found, progress, header=header).memory
+        need = need_with(memory or memory_need(plan, model), media)
         # What cannot run need not be measured.
         first = expected(plan, model, resources, None, need=need)
         if first.verdict == "cannot run":
@@ -101,6 +106,13 @@ def predict_there(
             compute, rates = timed
             resources = resources_of_board(board, found.conditions, found.rates, rates)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    facts = facts_of(board, found)
+    found_out = with_media(
+        *(found_out, media, facts, resources),
+        threads=plan.threads,
+        compute=compute,
+        estimated=roofline(facts, model, resources, plan) if media else None,
+    )
     return adjusted_for_emulation(
         board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
     )
@@ -196,14 +208,18 @@ _OF_ESTIMATES = (
 """Notes on times that are estimated from facts."""
 
 
-def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Prediction:
+def predict_without_runs(
+    where: ReachedBoard, model: Model, plan: Plan, media: MediaNeed | None = None
+) -> Prediction:
     """Predict a run on a board that answers, from what its file and earlier runs say of it."""
     board, found = where.main_board, where.found
     resources = resources_of_board(board, found.conditions, found.rates)
     compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    need = _need_on(board.target, resources, plan, model)
+    need = need_with(_need_on(board.target, resources, plan, model), media)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    facts = facts_of(board, found)
+    found_out = with_media(found_out, media, facts, resources, threads=plan.threads)
     if compute is None:
         notes = (*found_out.notes, note("memory rate unknown"))
         found_out = found_out.model_copy(update={"notes": notes})
@@ -216,6 +232,7 @@ def predict_from_facts(
     model: Model,
     plan: Plan,
     header: WholeHeader | None = None,
+    media: MediaNeed | None = None,
 ) -> Prediction:
     """Predict a run on a board that does not answer, or that nobody has.
 
@@ -226,8 +243,9 @@ def predict_from_facts(
     """
     resources = declared_resources(facts)
     compute = roofline(facts, model, resources, plan)
-    need = _need_on(target, resources, plan, model, header)
+    need = need_with(_need_on(target, resources, plan, model, header), media)
     found = expected(plan, model, resources, compute, need=need)
+    found = with_media(found, media, facts, resources, threads=plan.threads)
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if resources.memory

@@ -17,6 +17,7 @@ from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
+from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
@@ -66,10 +67,15 @@ class EngineBoard(Protocol):
             ArmloadError, KeyboardInterrupt: as for ``execute``.
         """
 
-    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+    def predict(
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+    ) -> Prediction:
         """Predict a run after timing what the model computes.
 
         The completion program is among those that were asked for.
+
+        Args:
+            media: as for ``predict_there``.
         """
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
@@ -157,9 +163,13 @@ class ConnectedBoard:
             drop_unsound(self.where, engine, run)
         return run
 
-    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+    def predict(
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+    ) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
-        return predict_there(self.where, model, header, plan, self._progress, hits=hits)
+        return predict_there(
+            *(self.where, model, header, plan, self._progress), hits=hits, media=media
+        )
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         if isinstance(engine, DistributedRun):

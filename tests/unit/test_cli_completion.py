@@ -38,7 +38,14 @@ FREE = {
 }
 """Words for values that nothing can be offered for."""
 FREE_OPTIONS = {
-    *("board.add NAME", "eval --prompt", "init --name", "shell COMMAND", "watch --name"),
+    *(
+        "fit --image-size",
+        "board.add NAME",
+        "eval --prompt",
+        "init --name",
+        "shell COMMAND",
+        "watch --name",
+    ),
     *("service.keys --add", "service.keys --revoke", "chat --service", "load --service"),
     *(f"{verb} --name" for verb in VERBS if verb.startswith("service.")),
 }

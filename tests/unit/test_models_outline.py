@@ -14,6 +14,7 @@ from armload.core.progress import Silent
 from armload.core.workspace import data_file, data_names
 from armload.models.find import header_of, resolve, shown_name
 from armload.models.gguf import read_model_summary, read_outline
+from armload.models.metadata import Metadata
 from armload.models.outline import (
     OUTLINES,
     Outline,
@@ -21,7 +22,9 @@ from armload.models.outline import (
     load_outline,
     outline_of_shape,
     outlined,
+    outlined_projector,
 )
+from armload.models.projector_summary import check_belongs
 from armload.models.shape import load_shape
 from armload.models.whole_header import encoded, whole_header
 from armload.report.model_summary import summary_table
@@ -38,6 +41,8 @@ PUBLISHED_PARAMETERS = {
     "granite-4.0-h-350m": 340e6,
     "lfm2-350m": 354e6,
     "lfm2-8b-a1b": 8.34e9,
+    "lfm2-vl-1.6b": 1.17e9,
+    "lfm2-vl-450m": 354e6,
     "nemotron-3-nano-30b-a3b": 31.6e9,
     "olmo-3-7b": 7.3e9,
     "olmoe-1b-7b": 6.92e9,
@@ -69,7 +74,8 @@ def test_current_models_of_every_kind_are_listed_with_their_sources() -> None:
         comment = re.match(r"(?:#.*\n)+", data_file(OUTLINES, name).read_text(encoding="utf-8"))
         assert comment is not None, name
         assert re.search(r"config\.json of [\w.-]+/[\w.-]+, as stored in", comment[0]), name
-        assert re.search(r"# [\w.-]+/[\w.-]+ at [0-9a-f]{40},\n# \S+\.", comment[0]), name
+        exact = re.search(r"# [\w.-]+/[\w.-]+ at [0-9a-f]{40},\n# \S+\.", comment[0])
+        assert exact or "\n# public repositories" in comment[0], name
     models = [outlined(load_outline(name), "Q8_0")[0] for name in NAMES]
     assert sum(bool(model.experts) for model in models) >= 6
     assert sum(bool(model.context_memory.recurrent_layers) for model in models) >= 6
@@ -102,6 +108,30 @@ def test_an_outline_has_the_published_size_and_a_header_that_is_read_back(
         assert model.active_parameters <= model.parameters
         sizes.append(model.size_bytes)
     assert sizes == sorted(set(sizes))
+
+
+PUBLISHED_PROJECTORS = {
+    "gemma-3-4b": 0.42e9,
+    "lfm2-vl-1.6b": 0.43e9,
+    "qwen2.5-vl-3b": 0.67e9,
+    "smolvlm2-500m": 0.507e9 - 0.409e9,
+    "ultravox-v0.5-8b": 0.69e9,
+}
+"""Parameters, as their makers give them, or what remains of the whole model's."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_projector_belongs_to_its_model_and_has_the_published_size(name: str) -> None:
+    outline = load_outline(name)
+    found = outlined_projector(outline)
+    if found is None:
+        assert name not in PUBLISHED_PROJECTORS
+        return
+    projector, _ = found
+    model, header = outlined(outline, "Q8_0")
+    check_belongs(projector, name, Metadata(model.path, header).input_width)
+    parameters = sum(each.parameters for each in projector.encoders)
+    assert parameters == pytest.approx(PUBLISHED_PROJECTORS.get(name, parameters), rel=0.02)
 
 
 def test_a_mixture_uses_few_of_its_weights_for_a_token() -> None:

@@ -9,10 +9,12 @@ from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, Yields
 from armload.engines.plan import Computation, PromptTokens
+from armload.models.image_tokens import USUAL_SIZE
 from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
     from armload.bench.fitting import Fit
+    from armload.bench.outlined import Media
     from armload.core.progress import Progress
     from armload.report.result import Result
 
@@ -51,9 +53,37 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
             harmless="anywhere",
         ),
     ] = ()
+    mmproj: Annotated[
+        str,
+        Option(
+            "projector of a vision or audio model, as for --model; none for text alone",
+            "FILE",
+            "the one beside the model",
+            takes="model",
+            harmless="in a plan",
+        ),
+    ] = ""
+    image_size: Annotated[
+        str,
+        Option("size of the picture before the prompt", "WxH", harmless="anywhere"),
+    ] = str(USUAL_SIZE)
     prompt_tokens: Annotated[
         PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
     ] = 128
+
+
+def _media(options: FitOptions) -> Media:
+    """Return which picture is predicted; one projector is of one model."""
+    from armload.bench.outlined import NONE, Media
+    from armload.core.errors import UsageError
+    from armload.models.image_tokens import read_size
+
+    if options.mmproj not in ("", NONE) and len(options.model) != 1:
+        raise UsageError(
+            "--mmproj names the projector of one model.",
+            "Name that model with --model, alone.",
+        )
+    return Media(projector=options.mmproj, size=read_size(options.image_size))
 
 
 @verb(FitOptions, keeps=True)
@@ -63,7 +93,8 @@ def fit(options: FitOptions) -> Result:
     No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
     model. For models on the hub, only the header is downloaded. Without --model, current models are
     listed by speed, and nothing is timed. If the board does not answer, the facts in its file are
-    used. Several boards are compared with each other, as is hardware from the catalogue
+    used. Of models that see or hear, a picture or a sound before the prompt is predicted, too.
+    Several boards are compared with each other, as is hardware from the catalogue
     (--hardware), which needs no board. With a number before its name, one board with llama.cpp is
     compared with several that compute each layer together (--engine dllama of bench).
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
@@ -84,6 +115,7 @@ def fit(options: FitOptions) -> Result:
     from armload.runs.request import Request
 
     check_consistent(options.part(Plan))
+    media = _media(options)
     if options.hardware:
         options = options.refuse(_REACHING, "--hardware", "Remove one.")
         hardware = fit_hardware(
@@ -93,6 +125,7 @@ def fit(options: FitOptions) -> Result:
             options.part(Plan),
             terminal.progress(),
             file_types=options.type,
+            media=media,
         )
         view = boards_view(hardware, "hardware") if options.model else None
         return as_result(hardware, view or listing_view(hardware.boards[0]))
@@ -106,6 +139,7 @@ def fit(options: FitOptions) -> Result:
                 *(theirs, options.model, options.part(Plan), own),
                 file_types=options.type,
                 reach=reach,
+                media=media,
             )
 
         outcomes = on_each(boards, predicted, progress)

@@ -129,17 +129,25 @@ class InspectOptions(OutputOptions):
 def inspect(options: InspectOptions) -> Generator[Result, None, None]:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
+    Of a projector (mmproj-*.gguf), shows its encoders and the tokens that pictures become.
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf
     """
     from armload.cli import terminal
     from armload.models.find import resolve
     from armload.models.gguf import read_model_summary
     from armload.models.header import check_whole
-    from armload.report.model_summary import summary_table
+    from armload.models.projector_summary import is_projector_file, read_projector_summary
+    from armload.report.model_summary import projector_table, summary_table
     from armload.report.result import as_result
 
     progress = terminal.progress()
-    summary = read_model_summary(resolve(options.file, progress), progress)
+    path = resolve(options.file, progress)
+    if is_projector_file(path):
+        projector = read_projector_summary(path, progress)
+        yield as_result(projector, projector_table(projector))
+        check_whole(path, projector.size_bytes - projector.missing_bytes, projector.size_bytes)
+        return
+    summary = read_model_summary(path, progress)
     yield as_result(summary, summary_table(summary))
     check_whole(summary.path, summary.size_bytes, summary.whole_bytes)
 

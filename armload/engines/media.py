@@ -1,0 +1,128 @@
+"""What a picture or a sound asks of a board before the first token: its encoder's work and memory.
+
+The work follows from the projector's header. It equals the products of llama.cpp's own graphs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from armload.core.values import Value
+from armload.models.header import Header, Tensor
+from armload.models.image_tokens import (
+    EncoderPass,
+    ImageSize,
+    MediaTokens,
+    audio_tokens,
+    image_tokens,
+)
+from armload.models.projector_summary import Encoder, ProjectorSummary
+
+FLOAT_BYTES, HALF_BYTES = 4, 2
+CHANNELS = 3
+SOUND_S = 20.0
+"""Of the sound that is assumed for a projector without a vision encoder."""
+
+_WITH_MASK = frozenset({"qwen2.5vl_merger"})
+"""Kinds whose attention has windows: llama.cpp computes all of it, under a mask of 16 bits."""
+
+
+class MediaNeed(Value):
+    """What a run with a picture, or a sound, needs besides the model.
+
+    Attributes:
+        what: such as ``picture of 1024x768``.
+        projector: the name of its file.
+        tokens: with which it stands in the context.
+        passes: of the encoder.
+        weights_bytes: of the projector, all of which stay in memory.
+        buffer_bytes: of the encoder's graph, and of the picture's parts.
+        products: multiplications with weights, by the weights' type.
+        attention: multiplications of attention.
+    """
+
+    what: str
+    projector: str
+    tokens: int
+    passes: int
+    weights_bytes: int
+    buffer_bytes: int
+    products: Mapping[str, float]
+    attention: float
+
+
+def media_need(projector: ProjectorSummary, header: Header, size: ImageSize) -> MediaNeed | None:
+    """Return what a picture of a size needs, or a sound where there is no vision encoder.
+
+    None is returned for kinds of which it is not known how llama.cpp cuts a picture.
+    """
+    encoder = projector.encoder("vision")
+    found, what = image_tokens(projector, size), f"picture of {size}"
+    if encoder is None:
+        encoder = projector.encoder("audio")
+        found, what = audio_tokens(projector, SOUND_S), f"sound of {SOUND_S:.0f} s"
+    if encoder is None or found is None:
+        return None
+    products: Counter[str] = Counter()
+    for tensor in header.tensors:
+        products[tensor.type_name] += tensor.elements * _times(tensor, encoder, found)
+    buffers = max(_graph_bytes(encoder, each) for each in found.passes)
+    return MediaNeed(
+        what=what,
+        projector=projector.path.name,
+        tokens=found.tokens,
+        passes=sum(each.count for each in found.passes),
+        weights_bytes=projector.weights_bytes,
+        buffer_bytes=buffers + _parts_bytes(projector, encoder, found, size),
+        products={name: float(count) for name, count in products.items() if count},
+        attention=float(
+            sum(
+                2 * each.count * each.positions**2 * encoder.width * encoder.layers
+                for each in found.passes
+            )
+        ),
+    )
+
+
+def _times(tensor: Tensor, encoder: Encoder, found: MediaTokens) -> int:
+    """Return how many vectors a tensor is multiplied with."""
+    letter = encoder.modality[0]
+    is_own = tensor.name.startswith((f"{letter}.", "mm.a." if letter == "a" else "mm."))
+    is_other = letter == "v" and tensor.name.startswith("mm.a.")
+    is_matrix = len(tensor.shape) > 1 and ".bias" not in tensor.name
+    if not (is_own and is_matrix) or is_other or "position_embd" in tensor.name:
+        return 0
+    if tensor.name.startswith(("mm.", "v.deepstack.")):
+        return sum(each.count * each.tokens for each in found.passes)
+    halves = 2 if tensor.name.startswith("a.conv1d.1.") else 1  # the second one halves the frames
+    return found.positions * halves
+
+
+def _graph_bytes(encoder: Encoder, part: EncoderPass) -> int:
+    """Return what llama.cpp takes for the graph of one pass.
+
+    Most is alive at once in a feed-forward layer, or where queries, keys and values are.
+    """
+    width, inner, pixels = encoder.width, encoder.feed_forward, CHANNELS * encoder.patch_size**2
+    values = 3 * width + inner
+    if encoder.kind in _WITH_MASK:
+        values = 7 * width + 2 * inner + pixels
+    elif encoder.kind == "qwen3vl_merger":
+        values = 9 * width + pixels + 4
+    graph = FLOAT_BYTES * values * part.positions
+    mask = HALF_BYTES * part.positions**2 if encoder.kind in _WITH_MASK else 0
+    # Before a product, what is multiplied is narrowed to the type of the weights.
+    return graph + mask + HALF_BYTES * inner * part.positions
+
+
+def _parts_bytes(
+    projector: ProjectorSummary, encoder: Encoder, found: MediaTokens, size: ImageSize
+) -> int:
+    """Return what the parts take until they are encoded: all of them, and one twice."""
+    channels = CHANNELS if encoder.modality == "vision" else 1
+    floats = [FLOAT_BYTES * channels * each.width * each.height for each in found.passes]
+    parts = sum(each.count * size for each, size in zip(found.passes, floats, strict=True))
+    picture = CHANNELS * size.width * size.height if encoder.modality == "vision" else 0
+    embeddings = FLOAT_BYTES * found.tokens * projector.embedding_width
+    return parts + max(floats) + picture + embeddings

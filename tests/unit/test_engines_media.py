@@ -1,0 +1,151 @@
+"""What pictures and sounds ask of a board, beside what llama.cpp's own graphs compute."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from armload.bench.fitting import BoardsFit, fit_hardware
+from armload.bench.outlined import NONE, Media
+from armload.core.errors import DataError, UsageError
+from armload.core.progress import Silent
+from armload.engines.media import MediaNeed, media_need
+from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.models.find import header_of
+from armload.models.image_tokens import ImageSize, read_size
+from armload.models.outline import load_outline, outlined_projector
+from armload.runs.request import Request
+from tests.command_line import typed
+from tests.unit.projectors import written_projector
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    # Whether a build lies in this machine's cache must not decide.
+    monkeypatch.setattr("armload.runs.predicting.footprint_here", lambda *_: None)
+
+
+def _need(name: str, size: str) -> MediaNeed:
+    found = outlined_projector(load_outline(name))
+    assert found is not None
+    need = media_need(*found, read_size(size))
+    assert need is not None
+    return need
+
+
+GRAPHS = [
+    # Multiplications of matrices and of attention in one pass, and bytes of its graph.
+    ("smolvlm2-500m", "640x480", 13, 88332042240, 19327352832, 22020096),
+    ("gemma-3-4b", "640x480", 1, 1687274127360, 1043677052928, 127139840),
+    ("qwen2.5-vl-3b", "640x480", 1, 1001968967680, 200384184320, 106592864),
+    ("qwen2.5-vl-3b", "1024x768", 1, 2560017899520, 1308099870720, 296447264),
+    ("qwen3-vl-4b", "1024x768", 1, 1016296636416, 463856467968, 122732544),
+    ("lfm2-vl-450m", "640x480", 1, 82013847552, 16148201472, 20127744),
+    ("lfm2-vl-1.6b", "640x480", 1, 388779835392, 54500179968, 29053440),
+    ("ultravox-v0.5-8b", "1x1", 1, 961977778176, 184320000000, 53760000),
+]
+"""As counted in the graphs of llama.cpp b11312 (docs/figures.md)."""
+
+
+@pytest.mark.parametrize(("name", "size", "passes", "products", "attention", "graph"), GRAPHS)
+def test_the_encoder_computes_what_llama_cpps_graph_does(
+    name: str, size: str, passes: int, products: int, attention: int, graph: int
+) -> None:
+    need = _need(name, size)
+    assert need.passes == passes
+    assert sum(need.products.values()) / passes == pytest.approx(products, rel=0.01)
+    assert need.attention == attention * passes
+    assert need.buffer_bytes > graph
+
+
+MEASURED = [
+    ("smolvlm2-500m", "640x480", 289935360),
+    ("lfm2-vl-450m", "640x480", 231239680),
+    ("lfm2-vl-1.6b", "640x480", 904900608),
+    ("qwen3-vl-4b", "640x480", 909320192),
+    ("qwen2.5-vl-3b", "224x224", 1385426944),
+    ("ultravox-v0.5-8b", "1x1", 1459789824),
+]
+"""Peak memory of a program that loads a projector and encodes a picture (docs/figures.md)."""
+OWN_BYTES = 8_000_000
+"""Of that program."""
+
+
+@pytest.mark.parametrize(("name", "size", "measured"), MEASURED)
+def test_the_memory_of_a_projector_is_as_measured(name: str, size: str, measured: int) -> None:
+    need = _need(name, size)
+    assert need.weights_bytes + need.buffer_bytes + OWN_BYTES == pytest.approx(measured, rel=0.03)
+
+
+def _fits(*models: str, hardware: str = "raspberry-pi-5-8gb", media: Media) -> BoardsFit:
+    request, plan = Request(board="this-machine"), Plan(prompt_tokens=128)
+    return fit_hardware(request, [hardware], models, plan, Silent(), media=media)
+
+
+def _predicted(media: Media, hardware: str = "raspberry-pi-5-8gb") -> Prediction:
+    found = _fits("smolvlm2-500m:Q8_0", hardware=hardware, media=media)
+    return found.boards[0].models[0].prediction
+
+
+def test_a_picture_costs_memory_tokens_and_time_before_the_first_token() -> None:
+    text, seen = _predicted(Media(projector=NONE)), _predicted(Media())
+    assert text.media is None
+    assert seen.media is not None
+    need = seen.media.need
+    assert seen.prompt_tokens == text.prompt_tokens + need.tokens == 128 + 862
+    assert seen.memory is not None
+    assert text.memory is not None
+    assert seen.memory.projector_bytes == need.weights_bytes + need.buffer_bytes
+    assert seen.memory.kv_bytes > text.memory.kv_bytes
+    assert seen.memory.wanted_bytes > text.memory.wanted_bytes + need.weights_bytes
+    assert seen.media.encoder_s is not None
+    assert seen.ttft_s is not None
+    assert text.ttft_s is not None
+    assert seen.ttft_s.value > text.ttft_s.value + seen.media.encoder_s.value
+
+
+def test_a_smaller_picture_takes_fewer_tokens_and_less_time() -> None:
+    large, small = (
+        _fits("qwen2.5-vl-3b:Q4_0", media=Media(size=ImageSize(*size)))
+        for size in ((1024, 768), (224, 224))
+    )
+    times = [each.boards[0].models[0].prediction for each in (large, small)]
+    assert all(each.media and each.media.encoder_s and each.ttft_s for each in times)
+    assert times[0].prompt_tokens > 5 * times[1].prompt_tokens
+
+
+def test_what_streams_and_what_stays_is_said() -> None:
+    found = _fits("qwen2.5-vl-7b:Q8_0", hardware="raspberry-pi-5-8gb", media=Media())
+    (model,) = found.boards[0].models
+    assert model.prediction.verdict == "streams"
+    assert re.search(r"The projector with its buffers \(1\.\d GB\) stays in memory", model.sentence)
+
+
+def test_the_projector_beside_a_model_is_counted_and_another_is_not(tmp_path: Path) -> None:
+    path = header_of("smolvlm2-500m:Q8_0", Silent())
+    model = path.rename(tmp_path / "m.gguf")
+    written_projector(tmp_path / "mmproj-other.gguf")
+    found = _fits(str(model), media=Media()).boards[0].models[0]
+    assert found.prediction.media is None
+    changes = {"vision.projection_dim": 960}
+    written_projector(tmp_path / "a-mmproj.gguf", changes={**changes, "projector_type": "gemma4v"})
+    with pytest.raises(DataError, match=r"mmproj-other\.gguf does not belong to"):
+        _fits(str(model), media=Media(projector="mmproj-other.gguf"))
+
+
+@pytest.mark.parametrize("text", ["", "1024", "0x5", "46001x1", "-1x4", "1024x768x3", "x"])
+def test_nonsense_is_no_size_of_a_picture(text: str) -> None:
+    with pytest.raises(UsageError, match="not the size of a picture"):
+        read_size(text)
+
+
+def test_one_projector_is_not_of_two_models(tmp_path: Path) -> None:
+    words = ("--mmproj", "p.gguf", "--model", "a,b")
+    said = typed(tmp_path, "fit", "--board", "this-machine", *words)
+    assert said.returncode
+    assert "--mmproj names the projector of one model" in said.stderr

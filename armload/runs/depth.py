@@ -49,7 +49,7 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
     size_bytes = engine.memory.kv_cache.size_bytes(depth, 1)
     free = FreeSpace(
         free_bytes=where.found.conditions.workdir_free_bytes,
-        advice=f"Use a smaller --depth, or: armload clean --board {board.name}",
+        advice=f"Use a smaller --depth, or: armload board.clean --board {board.name}",
     )
     free.need(host, label, board.workdir, size_bytes)
     progress.say(f"{board.name}: filling {label}, once for all runs at this depth.")

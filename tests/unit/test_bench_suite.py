@@ -55,7 +55,8 @@ def test_the_score_is_the_geometric_mean_of_all_tests() -> None:
     score = score_of(SUITE, runs())
     rates = [test.n_predict / 8.0 for test in SUITE.tests]
     assert score.tokens_per_s == pytest.approx(math.prod(rates) ** (1 / len(rates)))
-    assert (score.decode_tps, score.prefill_s) == (pytest.approx(10.0), pytest.approx(2.0))
+    assert score.decode_tps == pytest.approx(10.0)
+    assert score.prefill_s == pytest.approx(2.0)
     faster = score_of(SUITE, runs(speed=FASTER)).tokens_per_s
     assert faster == pytest.approx(FASTER * (score.tokens_per_s or 0))
     repeated = score_of(SUITE, [*runs(), *runs()])

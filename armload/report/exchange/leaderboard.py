@@ -15,7 +15,7 @@ from armload.core.columns import Column
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.progress import Progress
-from armload.core.values import as_json
+from armload.core.values import as_json, three_figures
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cells import Cell, cells_of
@@ -60,7 +60,7 @@ class SuiteRow:
 def _of_score(figure: Callable[[SuiteScore], float | None]) -> Callable[[SuiteRow], Entry]:
     def entry(row: SuiteRow) -> Entry:
         value = figure(row.score)
-        return Entry(text=words.UNKNOWN if value is None else words.three_figures(value))
+        return Entry(text=words.UNKNOWN if value is None else three_figures(value))
 
     return entry
 

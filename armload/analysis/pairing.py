@@ -115,11 +115,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
     else:
         fields += [
             ("prompt tokens", "obstacle", a.prompt_tokens, b.prompt_tokens),
-            (
-                _DEPTH,
-                "obstacle",
-                *(each.depth_tokens or each.filled_tokens or 0 for each in (a, b)),
-            ),
+            (_DEPTH, "obstacle", _prompt_depth(a), _prompt_depth(b)),
         ]
     return found + differing(each for each in fields if None not in each)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from armload.analysis.run import Run
 from armload.bench.board import bench_board
 from armload.bench.combination import Combination, combination
+from armload.bench.suite import Suite
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
@@ -50,6 +51,35 @@ def combinations(
         for name, model in zip(model_names, models, strict=True)
         for plan in plans
     )
+
+
+def suite_cells(
+    model_names: Sequence[str],
+    plans: Sequence[Plan],
+    suite: Suite,
+    progress: Progress,
+    decided: Callable[[Model, Plan], Plan],
+) -> tuple[Combination, ...]:
+    """Return the cells of a suite, without tests that are too long for a model; these are said."""
+    found: list[Combination] = []
+    for name in model_names:
+        model = model_called(name, progress)
+        too_long = suite.too_long_for(model)
+        if too_long:
+            names = ", ".join(test.name for test in too_long)
+            progress.say(
+                f"{suite.title}: missing {names}: {model.name} was trained for a context of "
+                f"{model.context_length:,} tokens. An incomplete suite has no score."
+            )
+        fitting = [plan for plan in plans if suite.test_of(plan) not in too_long]
+        if fitting:
+            found += combinations([name], fitting, progress, decided)
+    if not found:
+        raise UsageError(
+            f"{suite.title}: every test is too long for these models.",
+            "Use a model with a longer context.",
+        )
+    return tuple(found)
 
 
 def run_sweep(

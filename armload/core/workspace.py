@@ -21,6 +21,7 @@ _ONE_OF = {
     "shapes": "shape",
     "outlines": "outline",
     "tasks": "task",
+    "suites": "suite",
     "hardware": "hardware",
     "readers": "reader",
 }

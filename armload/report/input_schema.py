@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from armload.bench.suite import Suite
 from armload.boards.board import Board
 from armload.boards.hardware import Hardware
 from armload.build.archive import Archive
@@ -100,6 +101,7 @@ SCHEMAS = (
     InputSchema(noun="outline", folder="armload/data/outlines", value=Outline),
     InputSchema(noun="shape", folder="armload/data/shapes", value=Shape),
     InputSchema(noun="reader", folder="armload/data/readers", value=Reader),
+    InputSchema(noun="suite", folder="armload/data/suites", value=Suite),
     InputSchema(noun="task", folder="armload/data/tasks", value=Task),
 )
 

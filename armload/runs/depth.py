@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from armload.analysis.output_doubts import ContextDepth, PromptCount
+from armload.analysis.output_doubts import PromptCount
 from armload.analysis.run import Run
 from armload.boards.host import Host
 from armload.core.errors import BoardError, RunError
@@ -49,16 +49,16 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
     size_bytes = engine.memory.kv_cache.size_bytes(depth, 1)
     free = FreeSpace(
         free_bytes=where.found.conditions.workdir_free_bytes,
-        advice=f"Use a smaller --depth, or: armload clean --board {board.name}",
+        advice=f"Use a smaller --depth, or: armload board.clean --board {board.name}",
     )
     free.need(host, label, board.workdir, size_bytes)
     progress.say(f"{board.name}: filling {label}, once for all runs at this depth.")
     filling = engine.filling
     predictor = predictor_of(where, filling.model, filling.continuation, progress)
     run, _ = execute(where, filling, progress, new=False, predictor=predictor)
-    wrong = [each for each in run.verdict.findings if isinstance(each, PromptCount | ContextDepth)]
+    wrong = [each for each in run.verdict.findings if each.name == PromptCount.name]
     if run.exit.status != 0 or wrong:
-        reason = run.exit.meaning if run.exit.status != 0 else wrong[0].fact()
+        reason = run.exit.meaning if run.exit.status != 0 else wrong[0].sentence
         raise RunError(
             f"{board.name}: cannot fill {label}: {reason}",
             f"See the run: armload show {run.id}",

@@ -78,7 +78,10 @@ def test_the_last_token_that_fills_a_context_is_not_alone_in_its_batch(
 
 def test_what_changes_the_state_has_a_context_of_its_own(model: Model, tmp_path: Path) -> None:
     changes: list[dict[str, object]] = [
-        *({}, {"depth_tokens": 64}, {"kv_type": "q8_0"}, {"flash_attention": "on"}),
+        {},
+        {"depth_tokens": 64},
+        {"kv_type": "q8_0"},
+        {"flash_attention": "on"},
         {"extra": ("--swa-full",)},
     ]
     places = [

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from armload.bench.sweep import SweepFolder
     from armload.core.progress import Progress
     from armload.engines.plan import Plan
+    from armload.models.model import Model
     from armload.report.repeats import RepeatedResult
     from armload.report.result import Result
     from armload.runs.reach import Reach
@@ -58,6 +59,10 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
         ),
         Exclusive((("precision", "precision_time"), ("repeats", "warmups"))),
         Exclusive((("share",), ("warmups",))),
+        Exclusive(
+            (("suite",), ("prompt", "prompt_tokens", "n_predict", "depth", "image", "audio")),
+            "Remove one: a suite has prompts and lengths of its own.",
+        ),
         Exclusive((("resident",), ("weights=mapped",))),
     )
 
@@ -82,6 +87,14 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
             heading="Plan",
         ),
     ] = None
+    suite: Annotated[
+        str,
+        Option(
+            "run a fixed set of prompts and lengths: standard, a name in suites/, or a YAML file",
+            "NAME|FILE",
+            heading="Plan",
+        ),
+    ] = ""
     precision: Annotated[
         Share | None,
         Option(
@@ -142,7 +155,8 @@ def bench(options: BenchOptions) -> Result:
     from armload.analysis.repeats import Precision
     from armload.bench.engine_choice import with_chosen_engine
     from armload.bench.options import read_options
-    from armload.bench.sweeping import combinations
+    from armload.bench.suite import refuse_fixed, suite_called
+    from armload.bench.sweeping import combinations, suite_cells
     from armload.boards.board import is_group
     from armload.boards.naming import boards_called
     from armload.cli import terminal
@@ -163,6 +177,10 @@ def bench(options: BenchOptions) -> Result:
     request = options.part(Request).model_copy(update={"board": boards[0]})
     reference = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(listed.plans())
+    suite = suite_called(options.suite) if options.suite else None
+    if suite is not None:
+        refuse_fixed(file.model_dump(), suite)
+        plans = tuple(suite.plans(plans))
     for plan in plans:
         check_consistent(plan)
     check_split(boards, plans)
@@ -189,10 +207,14 @@ def bench(options: BenchOptions) -> Result:
     _say_how_precise(plans, None if extent == "until known" else repeats)
     with boards_reached(options.scheduler, boards, progress) as reach:
         models = models_in(request, listed.models, listed.type)
-        cells = combinations(
-            *(models, plans, progress),
-            lambda model, plan: with_chosen_engine(request, model, plan, progress, reach),
-        )
+
+        def chosen(model: Model, plan: Plan) -> Plan:
+            return with_chosen_engine(request, model, plan, progress, reach)
+
+        if suite is None:
+            cells = combinations(models, plans, progress, chosen)
+        else:
+            cells = suite_cells(models, plans, suite, progress, chosen)
         if extent == "until known" and len(boards) == 1:
             return repeated(request, cells[0], wanted, reach, reference)
         if extent == "once" and len(boards) == 1:

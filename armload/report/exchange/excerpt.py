@@ -15,6 +15,7 @@ from armload.analysis.limit_findings import Limit
 from armload.analysis.run import Run
 from armload.analysis.summary import Summary, summarise
 from armload.analysis.verdict import Verdict
+from armload.bench.suite import standard_suite
 from armload.boards.hardware import KIND as HARDWARE
 from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
@@ -147,7 +148,8 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
     if plan.draft_model is not None:
         named = _model(run.draft, include).name if run.draft else ""
         speculate = f"{DRAFT}{named or 'model'}"
-    is_open = "prompt" in include or plan.prompt == SEED_PROMPT
+    is_known = plan.prompt == SEED_PROMPT or standard_suite().test_of(plan) is not None
+    is_open = "prompt" in include or is_known
     return leaving(
         plan,
         {

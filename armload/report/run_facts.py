@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from statistics import median
 
+from armload.analysis.figures import STAGE_FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.engines.job import MediaRecord
 from armload.engines.trace import Weights
 from armload.report import formatting as words
 from armload.report import run_words
+from armload.report.layout import Table
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -28,6 +30,12 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("energy", run_words.energy_line(run)),
         ("peak memory", _peaks(run)),
     ]
+
+
+def stage_table(run: Run) -> Table | None:
+    """Lay out what each part of a run took in which the model saw or heard; none of other runs."""
+    stages = run.summary.stages
+    return Table.of(STAGE_FIGURES, stages) if stages else None
 
 
 def _given(media: MediaRecord | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.analysis.figures import FIGURES, STAGE_FIGURES
+from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.core.columns import Column
@@ -32,7 +32,7 @@ from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Table
 from armload.report.pages import PAGE_NAME, Page
-from armload.report.run_facts import facts
+from armload.report.run_facts import facts, stage_table
 from armload.report.speculation import gain_lines, speculation_line
 
 PICTURE_NAME = "tokens.png"
@@ -90,7 +90,7 @@ def run_page(run: Run, folder: Path | None = None) -> Page:
             "limit": run_words.limit_sentence(run) if has_figures else "",
             "advice": run_words.advice(run),
             "speculation": (f"{speculation}.", *gain_lines(run)) if speculation else (),
-            "stages": Table.of(STAGE_FIGURES, run.summary.stages) if run.summary.stages else None,
+            "stages": stage_table(run),
             "slow": f"Slow tokens: {slow}." if slow else "",
             "slowest": _slowest(run),
             "reference": run_words.reference_line(run),

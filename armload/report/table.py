@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.figures import FIGURES, STAGE_FIGURES
+from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
 from armload.core.columns import Column, main_ones
 from armload.core.errors import ArmloadError, RunError
@@ -25,7 +25,7 @@ from armload.report import run_words
 from armload.report.board_state import busy_devices, clock_use_line
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Part, Result, labelled
-from armload.report.run_facts import facts
+from armload.report.run_facts import facts, stage_table
 from armload.report.speculation import gain_lines, speculation_line
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def run_table(run: Run) -> Group:
     if not run.steps and run.summary.decode_tps is None:
         return Group(_details(run))
     lines: list[RenderableType] = [_details(run), Text(""), Table.of(FIGURES, [run])]
-    if run.summary.stages:
-        lines += [Text(""), Table.of(STAGE_FIGURES, run.summary.stages)]
+    if (stages := stage_table(run)) is not None:
+        lines += [Text(""), stages]
     if sentence := run_words.limit_sentence(run):
         limit = Text.assemble(sentence, " ", (run_words.advice(run), "bold"))
         lines += [Text(""), Prose(limit)]

@@ -36,6 +36,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     write_seeing(folder, word_problems_model("word-problems:Q8_0"))
     write_projector(folder / "other.gguf", width=64)
     Image.effect_noise((300, 200), 90).convert("RGB").save(folder / "a.png")
+    Image.effect_noise((512, 512), 90).convert("RGB").save(folder / "c.png")
     Image.effect_noise((64, 64), 90).convert("RGB").save(folder / "b.jpg")
     return person
 
@@ -83,7 +84,8 @@ def test_a_smaller_image_and_a_limit_give_fewer_tokens(ann: Person) -> None:
         return sum(each["media_tokens"] for each in run["steps"])
 
     assert tokens("--image", "b.jpg") < tokens("--image", "a.png")
-    assert tokens("--image", "a.png", "--image-max-tokens", "66") <= 66
+    assert tokens("--image", "c.png") == 256
+    assert 64 <= tokens("--image", "c.png", "--image-max-tokens", "128") < 256
 
 
 def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
@@ -109,9 +111,9 @@ def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
 def test_what_does_not_fit_is_refused_before_a_copy(ann: Person) -> None:
     board = ann.folder / "board" / "models"
     before = sorted(board.glob("*"))
-    (ann.folder / "c.png").write_text("no picture\n")
+    (ann.folder / "d.png").write_text("no picture\n")
     for words, said, status in (
-        (("--image", "c.png"), "not an image", 3),
+        (("--image", "d.png"), "not an image", 3),
         (("--image", "a.png", "--mmproj", "other.gguf"), "for another model", 2),
         (("--image", "a.png", "--mmproj", "seeing-Q8_0.gguf"), "not a projector", 2),
         (("--audio", "a.png"), "not a sound", 3),

@@ -22,7 +22,12 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.build
 
 exhaustive = pytest.mark.exhaustive(
-    covers=["armload/runs", "armload/engines/distributed.py", "toolchains/dllama"]
+    covers=[
+        "armload/runs",
+        "armload/bench/engine_choice.py",
+        "armload/engines/distributed.py",
+        "toolchains/dllama",
+    ]
 )
 NODE = "armload-dllama"
 SLEEPING = ("--engine", "dllama", "--engine-args=--poll 0")
@@ -92,6 +97,7 @@ def test_two_boards_share_each_layer_and_leave_nothing_running(ann: Person) -> N
     assert (ann.folder / "one-board" / "node-key").stat().st_mode & 0o077 == 0
 
 
+@exhaustive
 def test_the_engine_with_the_faster_forecast_runs_and_why_is_said(ann: Person) -> None:
     words = ("--model", "model.gguf", "-n", "4", "-t", "1", "--repeats", "1", "--json")
     done = ann.types("bench", "--board", "both", "--engine", "auto", *words)

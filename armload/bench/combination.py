@@ -18,6 +18,7 @@ from armload.engines.distributed import (
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.tokens import check_draft
@@ -69,6 +70,7 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
             the model has no layers that predict further tokens.
         ArmloadError: as for ``model_called``.
     """
+    model = with_adapters(model, plan.adapters, progress)
     if plan.engine == "dllama":
         check_supported(plan)
         plan = whole_plan(plan, model)

@@ -111,7 +111,7 @@ def fit(
             "Name models as files, or on the hub.",
         )
     boards = members_of(request.board)
-    outlined = outlined_models(request, model_names, file_types, progress)
+    outlined = outlined_models(request, model_names, file_types, progress, adapters=plan.adapters)
     unreachable = ""
     try:
         with reach.open(
@@ -195,7 +195,7 @@ def fit_hardware(
                 f"Name it, such as {count}x-raspberry-pi-5-8gb, or use {EVERY} alone.",
             )
     check_compares(sum(1 + count for _, count in wanted.values()), model_names)
-    outlined = outlined_models(request, model_names, file_types, progress)
+    outlined = outlined_models(request, model_names, file_types, progress, adapters=plan.adapters)
     boards: list[Fit] = []
     advice: list[str] = []
     with progress.step("Predicting", total=len(wanted), unit="boards") as step:

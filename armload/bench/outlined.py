@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from armload.analysis.fitted import FittedModel, fitted
 from armload.conversion.quantising import quantised_for
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.engines.prediction import Prediction
+from armload.models.adapter import AdapterChoice
+from armload.models.adapter_file import with_adapters
 from armload.models.find import header_of, is_runnable
 from armload.models.gguf import read_outline
 from armload.models.header import Header
@@ -52,6 +55,11 @@ class OutlinedModel(NamedTuple):
         """Whether armload has its weights, or can get them."""
         return is_runnable(self.reference)
 
+    def with_adapters(self, adapters: Sequence[AdapterChoice], progress: Progress) -> OutlinedModel:
+        """Return the same with adapters, which must fit its header."""
+        model = with_adapters(self.model, adapters, progress, header=self.outline)
+        return self._replace(model=model)
+
     def on_board(self, board: str, found: Prediction) -> FittedModel:
         """Return what a prediction for a board says of it."""
         if found.verdict == "cannot run" or not self.has_file:
@@ -68,17 +76,30 @@ class OutlinedModel(NamedTuple):
 
 
 def outlined_models(
-    request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
+    request: Request,
+    model_names: Sequence[str],
+    file_types: Sequence[str],
+    progress: Progress,
+    *,
+    adapters: Sequence[AdapterChoice] = (),
 ) -> list[OutlinedModel]:
     """Return models by their headers; the current ones where none is named.
 
     Args:
         model_names, file_types: as for ``fit``.
+        adapters: that are added to each.
     """
     if model_names:
         return [
-            each for name in model_names for each in _outlined(request, name, file_types, progress)
+            each.with_adapters(adapters, progress)
+            for name in model_names
+            for each in _outlined(request, name, file_types, progress)
         ]
+    if adapters:
+        raise UsageError(
+            "--lora: an adapter is for one model, and none is named.",
+            "Add --model with the model that it was trained for.",
+        )
     return [OutlinedModel(name, model, None) for name, model, _ in listed_models(tuple(file_types))]
 
 

@@ -126,6 +126,7 @@ class Completion(ModelEngine[Plan]):
             memory_available_bytes=now.memory_available_bytes - drafting_bytes,
             streamed=self._are_streamed(context),
             drafting=drafting,
+            adapters=self._adapter_words(context),
             cores=context.cores,
             most_threads=context.most_threads,
         )

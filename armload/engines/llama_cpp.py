@@ -183,6 +183,7 @@ def command(
     memory_available_bytes: int,
     streamed: bool,
     drafting: tuple[str, ...] = (),
+    adapters: Sequence[str] = (),
     cores: str | None = None,
     most_threads: int | None = None,
 ) -> tuple[str, ...]:
@@ -198,12 +199,13 @@ def command(
         cores: that it is kept to; none for all.
         most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
+        adapters: options for the model's.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
     context = context_tokens(plan, model)
-    words = [str(on_board), "-m", str(model_on_board), "--no-escape", "-p", plan.prompt]
+    words = [str(on_board), "-m", str(model_on_board), *adapters, "--no-escape", "-p", plan.prompt]
     words += ["-c", str(context), "--temp", f"{plan.temperature:g}", "--seed", str(plan.seed)]
     if drafting:
         words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more

@@ -23,7 +23,7 @@ from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun
-from armload.engines.job import BoardRecord, ModelRecord
+from armload.engines.job import AdapterRecord, BoardRecord, ModelRecord
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
 from armload.engines.watched.engine import WatchedProgram
@@ -119,7 +119,8 @@ def _board(run: Run, include: Collection[Included]) -> BoardRecord:
 
 
 def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
-    published = leaving(model, {"name": ""})
+    adapters = tuple(leaving(each, {"name": _ADAPTER}) for each in model.adapters)
+    published = leaving(model, {"name": "", "adapters": adapters})
     architecture, quantisation = published.architecture, published.quantisation
     name = ""
     if model.name:
@@ -130,6 +131,13 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
         name = forms.in_form(model.name, forms.NAME) or name
     known = packaged_name(published.sha256) or forms.random_model(model.name)
     return published.model_copy(update={"name": known or name})
+
+
+_ADAPTER = "adapter.gguf"
+
+
+def _adapter(adapter: AdapterRecord) -> str:
+    return f"{_ADAPTER}:{adapter.scale:g}"
 
 
 def _plan(run: Run, include: Collection[Included]) -> Plan | None:
@@ -146,6 +154,7 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
         {
             "prompt": plan.prompt if is_open else "",
             "speculate": speculate,
+            "lora": ",".join(_adapter(each) for each in run.model.adapters) or None,
             "extra": forms.flags(plan.extra),
         },
     )

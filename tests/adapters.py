@@ -62,5 +62,4 @@ def merged(path: Path, base: Path, adapter: Path, scale: float) -> Path:
         if f"{tensor.name}.lora_a" in factors:
             a, b = (factors[f"{tensor.name}.lora_{each}"] for each in "ab")
             tensor.data[:] += (scale * ALPHA / len(a)) * (b @ a)
-            tensor.data.flush()
     return path

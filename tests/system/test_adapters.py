@@ -92,8 +92,13 @@ def test_a_request_chooses_the_scale_of_an_adapter(
     plain, adapted, _ = (run_of(ann, cell)["text"] for cell in cells)
     with serving(ann, *words) as service:
 
-        def text(**fields: object) -> str:
-            asked = {"prompt": PROMPTS[0], "n_predict": 16, "temperature": 0, **fields}
+        def text(**fields: Any) -> str:
+            asked: dict[str, Any] = {
+                "prompt": PROMPTS[0],
+                "n_predict": 16,
+                "temperature": 0,
+                **fields,
+            }
             answer = service.ask("completion", **asked)
             assert answer.status_code == 200, answer.text
             return str(answer.json()["content"])

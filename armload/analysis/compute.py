@@ -9,6 +9,7 @@ from armload.core.errors import DataError
 from armload.core.values import Value
 from armload.engines.operations import Graph, Operations, Timed
 from armload.engines.prediction import Expected, PredictionNoteKind
+from armload.models.model import Model
 
 WHOLE_TOKEN = 1.08
 """A token's time over the sum of its operations, each of which was timed by itself with more of its
@@ -56,6 +57,23 @@ class Compute(Value):
         """Return the time of a prompt, which is no less than that of a token."""
         attention = Expected.within(self.prompt_growth_s * tokens**2 / 2, OPERATIONS_DOUBT)
         return self.token_s.longer(self.prompt_token_s * float(tokens) + attention)
+
+
+def with_adapters(compute: Compute, model: Model) -> Compute:
+    """Return what computing takes with a model's adapters.
+
+    Each token reads all their weights, as it reads the model's, and a token of a prompt computes
+    with all of them.
+    """
+    parameters = sum(each.parameters for each in model.adapters)
+    of_token = 1 + model.adapter_bytes / max(1, model.bytes_per_token)
+    of_prompt = 1 + parameters / max(1, model.active_parameters or model.parameters)
+    return compute.model_copy(
+        update={
+            "token_s": compute.token_s * of_token,
+            "prompt_token_s": compute.prompt_token_s * of_prompt,
+        }
+    )
 
 
 def from_operations(

@@ -119,6 +119,8 @@ def _options(plan: Plan, run: Run) -> list[str]:
         if each.field not in _COMPARED_APART
     }
     options["governor"] = run.governor
+    # Files of one name may differ.
+    options["lora"] = ", ".join(each.called for each in run.model.adapters) or None
     return [f"{name} {value}" for name, value in options.items() if value not in (None, False)]
 
 

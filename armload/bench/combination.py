@@ -23,6 +23,7 @@ from armload.engines.llama_cpp import whole_plan
 from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called, projector_of
 from armload.models.model import Model
 from armload.models.projector import Projector, check_fits
@@ -92,6 +93,7 @@ def combination(
             "--engine auto needs the forecast of bench.",
             "Use --engine llama.cpp or --engine dllama.",
         )
+    model = with_adapters(model, plan.adapters, progress)
     if plan.engine == "dllama":
         check_supported(plan)
         plan = whole_plan(plan, model)

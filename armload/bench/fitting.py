@@ -116,7 +116,9 @@ def fit(
     boards = members_of(request.board)
     if group is not None:
         media = Media(projector=NONE)
-    outlined = outlined_models(request, model_names, file_types, progress, media)
+    outlined = outlined_models(
+        request, model_names, file_types, progress, media, adapters=plan.adapters
+    )
     unreachable = ""
     try:
         with reach.open(
@@ -204,7 +206,9 @@ def fit_hardware(
                 f"Name it, such as {count}x-raspberry-pi-5-8gb, or use {EVERY} alone.",
             )
     check_compares(sum(1 + count for _, count in wanted.values()), model_names)
-    outlined = outlined_models(request, model_names, file_types, progress, media)
+    outlined = outlined_models(
+        request, model_names, file_types, progress, media, adapters=plan.adapters
+    )
     boards: list[Fit] = []
     advice: list[str] = []
     with progress.step("Predicting", total=len(wanted), unit="boards") as step:

@@ -15,6 +15,8 @@ from armload.core.values import Value
 from armload.core.workspace import data_names
 from armload.engines.media import MediaNeed, media_need
 from armload.engines.prediction import Prediction
+from armload.models.adapter import AdapterChoice
+from armload.models.adapter_file import with_adapters
 from armload.models.find import LIKE, header_of, is_runnable, spelled
 from armload.models.gguf import read_outline
 from armload.models.header import Header, read_header
@@ -69,6 +71,11 @@ class OutlinedModel(NamedTuple):
         """Whether armload has its weights, or can get them."""
         return is_runnable(self.reference)
 
+    def with_adapters(self, adapters: Sequence[AdapterChoice], progress: Progress) -> OutlinedModel:
+        """Return the same with adapters, which must fit its header."""
+        model = with_adapters(self.model, adapters, progress, header=self.outline)
+        return self._replace(model=model)
+
     def on_board(self, board: str, found: Prediction) -> FittedModel:
         """Return what a prediction for a board says of it."""
         if found.verdict == "cannot run" or not self.has_file:
@@ -103,18 +110,26 @@ def outlined_models(
     file_types: Sequence[str],
     progress: Progress,
     media: Media,
+    *,
+    adapters: Sequence[AdapterChoice] = (),
 ) -> list[OutlinedModel]:
     """Return models by their headers; the current ones where none is named.
 
     Args:
         model_names, file_types: as for ``fit``.
+        adapters: that are added to each.
     """
     if model_names:
         return [
-            each._replace(media=_media_of(each, media, progress))
+            each.with_adapters(adapters, progress)._replace(media=_media_of(each, media, progress))
             for name in model_names
             for each in _outlined(request, name, file_types, progress)
         ]
+    if adapters:
+        raise UsageError(
+            "--lora: an adapter is for one model, and none is named.",
+            "Add --model with the model that it was trained for.",
+        )
     needs = {} if media.projector == NONE else _listed_media(media.size)
     return [
         OutlinedModel(name, model, None, media=needs.get(name.partition(":")[0]))

@@ -49,6 +49,7 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "cpus": ("-Cr", "--cpu-range"),
     "flash-attention": ("-fa", "--flash-attn"),
     "kv-type": ("-ctk", "-ctv", "--cache-type-k", "--cache-type-v"),
+    "lora": ("--lora-scaled",),
     "micro-batch": ("-ub", "--ubatch-size"),
     "model": ("-hf", "-hfr", "--hf-repo"),
     "n-predict": ("--predict",),

@@ -341,6 +341,7 @@ def check_supported(plan: Plan) -> None:
         f"--weights {plan.weights}": plan.weights != "auto",
         "--resident": plan.resident_bytes is not None,
         "--speculate": plan.speculate is not None,
+        "--lora": plan.lora is not None,
         "--split": plan.split is not None,
         "--depth": plan.depth_tokens > 0,
         f"--temperature {plan.temperature:g}": plan.temperature > 0,

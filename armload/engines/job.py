@@ -14,6 +14,7 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.spread import Spread
 from armload.engines.watched.reader import Reader
+from armload.models.adapter import identity_of
 from armload.models.context_memory import ContextMemory
 
 RateKind = Literal["declared", "measured"]
@@ -97,6 +98,28 @@ class BinaryRecord(Value):
         return self.engine if is_named else f"{self.engine} from {self.source}"
 
 
+class AdapterRecord(Value):
+    """A LoRA adapter with which a model computed.
+
+    Attributes:
+        scale: by which its products were multiplied.
+        rank: the largest of its products.
+        weights_bytes: of its tensors.
+    """
+
+    name: str
+    sha256: Annotated[str, Leaves("SHA-256")]
+    size_bytes: Annotated[int, LEAVES]
+    scale: Annotated[float, LEAVES]
+    rank: Annotated[int, LEAVES]
+    weights_bytes: Annotated[int, LEAVES]
+
+    @property
+    def called(self) -> str:
+        """Name and scale, as the option takes them, with the beginning of the checksum."""
+        return f"{self.name}:{self.scale:g} ({self.sha256[:8]})"
+
+
 class ModelRecord(Value):
     """The model that ran; of one that is no GGUF file, name and size alone are known.
 
@@ -105,6 +128,7 @@ class ModelRecord(Value):
         size_bytes: of the file, or of all files in the folder.
         context_memory: KV cache and state of recurrent layers.
         experts: of a mixture of experts, in each layer; else 0.
+        adapters: with which it computed.
     """
 
     name: str
@@ -116,6 +140,12 @@ class ModelRecord(Value):
     bytes_per_token: Annotated[int | None, LEAVES] = None
     context_memory: Annotated[ContextMemory | None, Leaves("numbers")] = None
     experts: Annotated[int, LEAVES] = 0
+    adapters: tuple[AdapterRecord, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """A checksum that tells it from others, and from itself with other adapters."""
+        return identity_of(self.sha256, self.adapters)
 
 
 class MediaRecord(Value):

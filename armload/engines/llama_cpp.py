@@ -210,6 +210,7 @@ def command(
     saved_context: PurePosixPath | None = None,
     drafting: tuple[str, ...] = (),
     media: tuple[str, ...] = (),
+    adapters: Sequence[str] = (),
     cores: str | None = None,
     most_threads: int | None = None,
 ) -> tuple[str, ...]:
@@ -227,13 +228,14 @@ def command(
         most_threads: that may compute at a time, where that is less than all cores.
         drafting: options of ``llama-speculative-simple``, where that is the program.
         media: options of ``llama-mtmd-cli``, where that is.
+        adapters: options for the model's.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
     context = context_tokens(plan, model)
     text = text_after_depth(plan, model) if saved_context is not None else plan.prompt
-    words = [str(on_board), "-m", str(model_on_board), "--no-escape", "-p", text]
+    words = [str(on_board), "-m", str(model_on_board), *adapters, "--no-escape", "-p", text]
     words += ["-c", str(context), "--temp", f"{plan.temperature:g}", "--seed", str(plan.seed)]
     if drafting:
         words += ["-n", str(plan.n_predict - 1), *drafting]  # it generates one more

@@ -28,7 +28,7 @@ from armload.engines.engine import (
     Spreadable,
 )
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
-from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
+from armload.engines.job import AdapterRecord, BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     WHOLE_LAYERS_ONLY,
     EngineSettings,
@@ -42,6 +42,7 @@ from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS, Flash
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
+from armload.models.adapter import Adapter
 from armload.models.context_memory import KvCache
 from armload.models.metadata import FLOAT_BYTES, KV_BYTES_PER_VALUE
 from armload.models.model import Model
@@ -76,7 +77,8 @@ class ModelProgram(Engine, Generic[AnyDocument]):
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        return fingerprint_of((self.plan.model_dump_json(), self.binary.sha256, self.model.sha256))
+        plan = self.plan.model_dump_json()
+        return fingerprint_of((plan, self.binary.sha256, self.model.identity))
 
     @property
     def subject(self) -> RunSpec:
@@ -107,16 +109,25 @@ def binary_record(binary: Binary) -> BinaryRecord:
 
 def model_record(model: Model) -> ModelRecord:
     """Return what is kept of a model."""
-    facts = model.model_dump(include=set(ModelRecord.model_fields) - {"name"})
-    return ModelRecord(name=model.name, **facts)
+    facts = model.model_dump(include=set(ModelRecord.model_fields) - {"name", "adapters"})
+    known = set(AdapterRecord.model_fields) - {"name"}
+    adapters = tuple(
+        AdapterRecord(name=each.name, **each.model_dump(include=known)) for each in model.adapters
+    )
+    return ModelRecord(name=model.name, adapters=adapters, **facts)
 
 
-def program_and_model(binary: Binary, model: Model) -> tuple[Payload, Payload]:
-    """Return what a program with a model needs on a board."""
+def program_and_model(binary: Binary, model: Model) -> tuple[Payload, ...]:
+    """Return what a program with a model needs on a board: both, and the model's adapters."""
     return (
         Payload.of_file(binary.path, sha256=binary.sha256, executable=True),
         Payload.of_model(model),
+        *map(_adapter, model.adapters),
     )
+
+
+def _adapter(adapter: Adapter) -> Payload:
+    return Payload.of_file(adapter.path, sha256=adapter.sha256, executable=False)
 
 
 PROGRAM_BYTES = 24 << 20
@@ -182,6 +193,8 @@ class ModelEngine(ModelProgram[AnyPlan]):
             )
         if self.plan.flash_attention == "off":
             return "it requires flash attention."
+        if self.model.adapters:
+            return "llama.cpp does not divide layers with adapters."
         return ""
 
     @property
@@ -193,7 +206,8 @@ class ModelEngine(ModelProgram[AnyPlan]):
     def memory(self) -> MemoryNeed:
         """What it takes of the board's memory: as llama.cpp has said, else as estimated."""
         need = self.estimated_memory
-        return need.exactly(self.footprint, self.more_bytes) if self.footprint else need
+        more_bytes = self.more_bytes + self.model.adapter_bytes
+        return need.exactly(self.footprint, more_bytes) if self.footprint else need
 
     @property
     @abstractmethod
@@ -209,9 +223,13 @@ class ModelEngine(ModelProgram[AnyPlan]):
         """Return how the program is asked, unless it was built from a source that cannot say."""
         if not offers(self.binary.path, FOOTPRINT_VARIABLE):
             return None
+        words, adapters = list(self.command(context)), self._adapter_words(context)
+        if adapters:  # which are not on the board yet
+            at = words.index(adapters[0])
+            del words[at : at + len(adapters)]
         return Simulation(
             program=self.payload[0],
-            command=self.command(context),
+            command=tuple(words),
             model=self.model.path,
             batch_tokens=self.batch_tokens,
         )
@@ -235,6 +253,26 @@ class ModelEngine(ModelProgram[AnyPlan]):
             memory_available_bytes=now.memory_available_bytes,
             streamed=self._are_streamed(context),
         )
+
+    def _adapter_words(self, context: RunContext) -> list[str]:
+        """Return the option for the model's adapters; nothing without any."""
+        if not self.model.adapters:
+            return []
+        places = [_adapter(each).items(context.layout)[0].remote for each in self.model.adapters]
+        scales = [f"{each.scale:g}" for each in self.model.adapters]
+        if any("," in str(place) or ":" in str(place) for place in places):
+            raise UsageError(
+                f"--lora: llama.cpp cannot take an adapter from {places[0].parent}: the path "
+                "contains a comma or a colon.",
+                "Set another workdir in the board's file.",
+            )
+        if offers(self.binary.path, "FNAME:SCALE,..."):
+            pairs = zip(places, scales, strict=True)
+            return ["--lora-scaled", ",".join(f"{place}:{scale}" for place, scale in pairs)]
+        words: list[str] = []  # until December 2025 it took two arguments
+        for place, scale in zip(places, scales, strict=True):
+            words += ["--lora-scaled", str(place), scale]
+        return words
 
     def _spread_words(self, context: RunContext) -> tuple[str, ...]:
         """Return the options for the members of a group; none on a board by itself."""
@@ -302,6 +340,7 @@ def memory_of(
             all_tokens if is_shared else context_tokens,
             is_fused=flash_attention != "off",
         )
+        + model.adapter_bytes
         + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,
@@ -382,8 +421,8 @@ class ModelTool(ModelProgram[ToolPlan]):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        program, model = program_and_model(self.binary, self.model)
-        return (program,) if self.in_place is not None else (program, model)
+        program, *model = program_and_model(self.binary, self.model)
+        return (program,) if self.in_place is not None else (program, *model)
 
     @property
     @abstractmethod

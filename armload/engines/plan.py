@@ -12,6 +12,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.options import Alternatives, Exclusive, Option, OptionGroup
 from armload.core.values import LEAVES, ByteCount, Leaves
 from armload.engines.spread import SplitChoice
+from armload.models.adapter import NO_ADAPTER, AdapterChoice, choices_in
 
 SEED_PROMPT = "I believe the meaning of life is"
 USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
@@ -102,8 +103,13 @@ def no_kv_type(wrong: str) -> str:
     return f"there is no type {wrong!r}; use one of {', '.join(KV_TYPES)}"
 
 
-def _as_nothing(speculate: object) -> object:
-    return None if speculate == NO_SPECULATION else speculate
+def _as_nothing(method: object) -> object:
+    return None if method == NO_SPECULATION else method
+
+
+def _names_adapters(lora: str) -> str:
+    choices_in(lora)
+    return lora
 
 
 def _is_known_speculation(speculate: str) -> str:
@@ -136,6 +142,9 @@ WeightsMode = Literal["auto", "mapped", "streamed"]
 Resident = Annotated[ByteCount, Field(ge=0)]
 Speculate = Annotated[
     Annotated[str, AfterValidator(_is_known_speculation)] | None, BeforeValidator(_as_nothing)
+]
+Lora = Annotated[
+    Annotated[str, AfterValidator(_names_adapters)] | None, BeforeValidator(_as_nothing)
 ]
 Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
 Seed = Annotated[int, Field(ge=0, le=(1 << 32) - 2)]
@@ -222,6 +231,7 @@ class Computation(OptionGroup):
         weights: ``mapped`` as llama.cpp does it, ``streamed`` ahead of the computation with a part
             that stays in memory, or ``auto``: streamed if they exceed the board's memory.
         resident_bytes: of streamed weights, that stay in memory; none for what fits.
+        lora: the adapters that are added to the model, ``FILE[:SCALE],…``; none without.
     """
 
     heading = "Engine"
@@ -288,6 +298,25 @@ class Computation(OptionGroup):
         ),
         LEAVES,
     ] = None
+
+    lora: Annotated[
+        Lora,
+        Option(
+            "LoRA adapters (GGUF) to add to the model, separated by commas, each with a scale if "
+            "it is not 1; none for the model alone",
+            "FILE[:SCALE]",
+            NO_ADAPTER,
+            "repeat",
+            "file",
+            heading="Plan",
+            harmless="in a plan",
+        ),
+    ] = None
+
+    @property
+    def adapters(self) -> tuple[AdapterChoice, ...]:
+        """The adapters that are added to the model."""
+        return () if self.lora is None else choices_in(self.lora)
 
     @property
     def kv_types(self) -> tuple[str, str] | None:

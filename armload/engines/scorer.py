@@ -165,10 +165,10 @@ class Scoring(ModelEngine[ScoringPlan]):
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
         plan, program = self.plan, self.binary.path
-        on_board, model, items = (
+        on_board, model, *_, items = (
             str(each.items(context.layout)[0].remote) for each in self.payload
         )
-        words = [on_board, "-m", model, "--items", items, "--logits"]
+        words = [on_board, "-m", model, *self._adapter_words(context), "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program, context.cores, context.most_threads)

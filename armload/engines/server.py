@@ -363,7 +363,7 @@ class Serving(ModelEngine[ServingPlan]):
         """Return the options for the model, without those of the program around it."""
         plan, program = self.plan, self.binary.path
         model = str(self.payload[1].items(context.layout)[0].remote)
-        words = ["-m", model, "--alias", self.alias]
+        words = ["-m", model, *self._adapter_words(context), "--alias", self.alias]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
         kept_to = plan.cpus or context.cores

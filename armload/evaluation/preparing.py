@@ -17,6 +17,8 @@ from armload.evaluation.items import Message, render
 from armload.evaluation.question import Question
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
+from armload.models.adapter import AdapterChoice
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
@@ -62,7 +64,7 @@ def parts_of(
     return [
         Part(
             model=model.name,
-            model_sha256=model.sha256,
+            model_sha256=model.identity,
             model_reference=reference,
             prompt=name,
             template=template,
@@ -104,6 +106,7 @@ class EvaluationRequest(Value):
         grader: empty for the task's.
         parallel: questions per pass over the weights.
         computed: what else decides the answers, such as the type of the KV cache.
+        adapters: that are added to each model.
     """
 
     boards: tuple[str, ...]
@@ -119,6 +122,7 @@ class EvaluationRequest(Value):
     grader: str = ""
     parallel: int = 1
     computed: tuple[str, ...] = ()
+    adapters: tuple[AdapterChoice, ...] = ()
 
     def only_model(self, task: str) -> str:
         """Return the model, of a task that takes one model and one board.
@@ -157,7 +161,10 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     if task.kind == "generate":
         check_grader(grader)
     questions = load_questions(task, asked.data, asked.limit, progress)
-    models = {name: model_called(name, progress) for name in asked.models}
+    models = {
+        name: with_adapters(model_called(name, progress), asked.adapters, progress)
+        for name in asked.models
+    }
     _refuse_doubles(models)
     parts = parts_of(
         task,

@@ -213,7 +213,7 @@ def answer_items_there(
     settings = settings.model_copy(update={"context_tokens": settings.context_for(items, model)})
     board, scorer = there.where.board.name, there.where.binaries[SCORER]
     # Runs share it if their answers are to the same items, computed alike.
-    alike = (board, scorer.sha256, model.sha256, settings.model_dump_json(), json.dumps(items))
+    alike = (board, scorer.sha256, model.identity, settings.model_dump_json(), json.dumps(items))
     name = f"items-{fingerprint_of(alike)}"
     former = {folder for folder, _ in runs_of(name)} if new else set()
 

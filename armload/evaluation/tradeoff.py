@@ -146,7 +146,7 @@ def check_times(
 ) -> tuple[Latency, Latency]:
     """Return the times that a run of each model gives."""
     for side, run in zip(sides, runs, strict=True):
-        if run.model.sha256 != side.model_sha256:
+        if run.model.identity != side.model_sha256:
             raise UsageError(
                 f"--times: {run.id} is a run of {run.model.name}, not of {side.model}.",
                 "Name a run of the same model file.",

@@ -16,6 +16,8 @@ from armload.core.places import cache_folder
 from armload.core.progress import Silent
 from armload.core.values import Value
 from armload.fleet.messages import FileName, Sha256
+from armload.models.adapter import MOST_ADAPTERS, AdapterChoice
+from armload.models.adapter_file import with_adapters
 from armload.models.gguf import read_model
 from armload.models.model import Model, cached_sha256
 
@@ -52,15 +54,28 @@ class SentFile(Value):
         return self.path
 
 
+class SentAdapter(Value):
+    """A LoRA adapter for a model, and its scale."""
+
+    file: SentFile
+    scale: float
+
+    def received(self) -> AdapterChoice:
+        """Return it on this gateway; TransferError as for a file."""
+        return AdapterChoice(file=str(self.file.received()), scale=self.scale)
+
+
 class SentModel(Value):
-    """A model: one file, or all parts of one, of which the first counts."""
+    """A model: one file, or all parts of one, of which the first counts; and its adapters."""
 
     files: tuple[SentFile, ...] = Field(min_length=1)
+    adapters: tuple[SentAdapter, ...] = Field(default=(), max_length=MOST_ADAPTERS)
 
     def received(self) -> Model:
         """Return it on this gateway; TransferError as for a file."""
         first, *_ = [file.received() for file in self.files]
-        return read_model(first)
+        adapters = [each.received() for each in self.adapters]
+        return with_adapters(read_model(first), adapters, Silent())
 
 
 class SentBinary(Value):
@@ -97,7 +112,11 @@ class Files(dict[SentFile, Path]):
     def model(self, model: Model) -> SentModel:
         parts = [(part.path, part.sha256) for part in model.parts] or [(model.path, model.sha256)]
         return SentModel(
-            files=tuple(self.file(path, sha256, folder=model.sha256) for path, sha256 in parts)
+            files=tuple(self.file(path, sha256, folder=model.sha256) for path, sha256 in parts),
+            adapters=tuple(
+                SentAdapter(file=self.file(each.path, each.sha256), scale=each.scale)
+                for each in model.adapters
+            ),
         )
 
 

@@ -16,6 +16,7 @@ from armload.core.files import write_whole
 from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.models.adapter import Adapter, identity_of
 from armload.models.context_memory import ContextMemory
 from armload.models.header import MAGIC, Header, check_whole, read_header
 from armload.models.metadata import EMBEDS
@@ -62,6 +63,7 @@ class Model(Value):
         expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
         purpose: what it does instead of generating text; empty where it generates.
         prompt: what it is to answer where nobody says; empty for the usual text.
+        adapters: with which it computes.
     """
 
     path: Path
@@ -87,10 +89,21 @@ class Model(Value):
     prompt: str = ""
     prediction_layers: int = 0
     parts: tuple[ModelPart, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
 
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def identity(self) -> str:
+        """A checksum that tells it from others, and from itself with other adapters."""
+        return identity_of(self.sha256, self.adapters)
+
+    @property
+    def adapter_bytes(self) -> int:
+        """Of the adapters' weights, all of which each token reads."""
+        return sum(each.weights_bytes for each in self.adapters)
 
 
 def check_generates(model: Model, *, or_embeds: bool = False) -> None:

@@ -152,7 +152,7 @@ def _choice(plan: Plan, field: str) -> str:
             return "cold" if value else "warm"
         case "extra":
             return join(value) or "none"
-        case "speculate":
+        case "speculate" | "lora":
             return value or NO_SPECULATION
         case "resident_bytes":
             return "what fits" if value is None else format_bytes(value)

@@ -48,7 +48,7 @@ def find_baseline(subject: RunSpec, board: str) -> list[Run]:
         if run.plan is not None
         and run.plan.speculate is None
         and run.plan.without_speculation == wanted
-        and run.model.sha256 == subject.model.sha256
+        and run.model.identity == subject.model.identity
         and run.binary.build_id == subject.binary.build_id
         and run.exit.status == 0
         and run.summary.decode_tps

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from armload.analysis.board_resources import BoardResources, MeasuredHits
-from armload.analysis.compute import Compute
+from armload.analysis.compute import Compute, with_adapters
 from armload.analysis.fitted import forecast_notice, refusal, remedy
 from armload.analysis.prediction import Streaming, predict
 from armload.analysis.prediction_notes import note
@@ -270,7 +270,9 @@ def _need_on(
         copied_bytes = on_board.program_bytes - need.program_bytes
         need = on_board
     footprint = footprint_here(model, header, plan) if header is not None else None
-    return need.exactly(footprint, copied_bytes) if footprint is not None else need
+    if footprint is None:
+        return need
+    return need.exactly(footprint, copied_bytes + model.adapter_bytes)
 
 
 _BEFORE_GUESSES = (
@@ -376,7 +378,7 @@ def expected(
     return predict(
         need or memory_need(plan, model),
         resources,
-        compute,
+        compute and with_adapters(compute, model),
         prompt_tokens=likely_prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,

@@ -19,7 +19,7 @@ class Reference(Value):
     Attributes:
         run: the reference's id.
         text: what it wrote.
-        model_sha256: of its model's file.
+        model_sha256: of its model's file, or of that with its adapters.
         prompt, temperature, seed: of its plan; none for a program without one.
     """
 
@@ -34,7 +34,7 @@ class Reference(Value):
 def keep_reference(run: Run, folder: Path) -> None:
     """Write what a run's text is to be compared with into that run's folder."""
     reference = Reference(
-        run=run.id, text=run.text, model_sha256=run.model.sha256, **_sampling(run)
+        run=run.id, text=run.text, model_sha256=run.model.identity, **_sampling(run)
     )
     write_whole(folder / FILE_NAME, reference.model_dump_json(indent=1).encode())
 
@@ -48,7 +48,7 @@ def read_departure(job: Job, text: str, folder: Path) -> Departure | None:
     if not path.is_file():
         return None
     reference = Reference.model_validate_json(path.read_bytes())
-    same = job.model.sha256 == reference.model_sha256 and all(
+    same = job.model.identity == reference.model_sha256 and all(
         value == getattr(reference, name) for name, value in _sampling(job).items()
     )
     return departure(text, reference.text, name=reference.run, same_model=same)

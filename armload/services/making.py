@@ -25,6 +25,7 @@ from armload.engines.model_program import binary_record, model_record
 from armload.engines.server import SERVER, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.engines.weights import BoardMemory, are_streamed
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.runs.footprint import checked_memory
 from armload.runs.predicting import predictor_of
@@ -137,6 +138,7 @@ def make_version(
         embeds = each.plan is not None and each.plan.embeddings is not None
         model = model_called(each.given, progress, or_embeds=embeds)
         plan = plan_for(model, each.plan)
+        model = with_adapters(model, plan.adapters, progress)
         draft = draft_of(plan, progress)
         engine = Serving(
             *(plan, where.binaries[SERVER], model),

@@ -14,6 +14,7 @@ from armload.engines.engine import Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called, projector_of
 from armload.models.model import Model
 from armload.models.projector import Projector
@@ -97,6 +98,7 @@ def served_there(
     chosen = plan or _running_plan(where, model) or usual
     key = new_key()
     whole = plan_for(model, chosen)
+    model = with_adapters(model, whole.adapters, progress)
     engine = Serving(
         *(whole, where.binaries[SERVER], model),
         api_key=key,

@@ -210,6 +210,7 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
             )
             if field != "on" and field in options.model_fields_set
         ),
+        adapters=options.adapters,
     )
     settings = ScorerSettings(
         **dict(options.part(ScorerOptions)),

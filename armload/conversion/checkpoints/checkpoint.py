@@ -142,7 +142,8 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
         )
         raise UsageError(
             f"{folder}: {what}.",
-            "Merge it into its base model first and save that."
+            "Merge it into its base model and save that, or convert it with the "
+            "convert_lora_to_gguf.py of llama.cpp and give the result to --lora of bench."
             if is_adapter
             else f"Give the folder with {CONFIG} and *.safetensors, or hf:ORG/REPO.",
         )

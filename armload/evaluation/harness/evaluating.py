@@ -17,6 +17,7 @@ from armload.core.shell import join, pip_install
 from armload.core.values import Value
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.reach import Reach
@@ -160,7 +161,7 @@ def evaluate_with(
         )
     return evaluate_with_harness(
         request,
-        model_called(model_name, progress),
+        with_adapters(model_called(model_name, progress), settings.adapters, progress),
         names,
         settings,
         progress,

@@ -16,6 +16,7 @@ from armload.evaluation.logits.rows import FLOAT_BYTES, Logits, logits_called, l
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import answer_items
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.reach import CONNECTED, Reach
@@ -98,7 +99,7 @@ def logits_and_reference(
         )
     model_name = asked.only_model("logits")
     prompts = read_prompts(Path(asked.data), asked.limit)
-    model = model_called(model_name, progress)
+    model = with_adapters(model_called(model_name, progress), settings.adapters, progress)
     with ExitStack() as stack:
         known = None
         if reference == BINDING:

@@ -24,7 +24,7 @@ from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun
-from armload.engines.job import BoardRecord, MediaRecord, ModelRecord
+from armload.engines.job import AdapterRecord, BoardRecord, MediaRecord, ModelRecord
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
 from armload.engines.watched.engine import WatchedProgram
@@ -123,7 +123,8 @@ def _board(run: Run, include: Collection[Included]) -> BoardRecord:
 
 
 def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
-    published = leaving(model, {"name": ""})
+    adapters = tuple(leaving(each, {"name": _ADAPTER}) for each in model.adapters)
+    published = leaving(model, {"name": "", "adapters": adapters})
     architecture, quantisation = published.architecture, published.quantisation
     name = ""
     if model.name:
@@ -138,6 +139,13 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
 
 def _media(given: MediaRecord | None) -> MediaRecord | None:
     return leaving(given, {"name": ""}) if given else None
+
+
+_ADAPTER = "adapter.gguf"
+
+
+def _adapter(adapter: AdapterRecord) -> str:
+    return f"{_ADAPTER}:{adapter.scale:g}"
 
 
 def _plan(run: Run, include: Collection[Included]) -> Plan | None:
@@ -157,6 +165,7 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
             "speculate": speculate,
             "image": plan.image and "image",
             "audio": plan.audio and "audio",
+            "lora": ",".join(_adapter(each) for each in run.model.adapters) or None,
             "extra": forms.flags(plan.extra),
         },
     )

@@ -46,7 +46,22 @@ engine::engine(common_params wanted) {
         throw engine_error("llama.cpp cannot set up a context of " + std::to_string(wanted.n_ctx) +
                            " tokens");
     }
+    use_adapters(wanted);
     use_threads(wanted);
+}
+
+void engine::use_adapters(const common_params & wanted) {
+    auto adapters = wanted.lora_adapters;
+    for (auto & each : adapters) {
+        each.ptr = llama_adapter_lora_init(model_.get(), each.path.c_str());
+        if (each.ptr == nullptr) {
+            throw engine_error(each.path + ": llama.cpp cannot load this adapter");
+        }
+        adapters_.emplace_back(each.ptr);
+    }
+    if (!adapters.empty()) {
+        common_set_adapter_lora(context_, adapters);
+    }
 }
 
 engine::~engine() {

@@ -37,9 +37,13 @@ class engine {
     int32_t pass_outputs() const { return pass_outputs_; }
 
   private:
+    void use_adapters(const common_params & wanted);
     void use_threads(const common_params & wanted);
 
     llama_model_ptr   model_;
+    // They are freed before the model.
+    std::vector<llama_adapter_lora_ptr> adapters_;
+
     llama_context *   context_ = nullptr;
     ggml_threadpool_t threads_ = nullptr;
     int32_t           context_tokens_;

@@ -159,9 +159,8 @@ class Completion(ModelEngine[Plan]):
     def saved_context(self, layout: Layout) -> PurePosixPath:
         """Return where a context that is filled to the plan's depth lies on a board."""
         plan = self.plan
-        adapters = (f"{each.sha256}:{each.scale:g}" for each in self.model.adapters)
-        decides = (plan.depth_tokens, plan.kv_type, plan.flash_attention, *plan.extra, *adapters)
-        key = fingerprint_of((self.binary.sha256, *map(str, decides)))
+        decides = (plan.depth_tokens, plan.kv_type, plan.flash_attention, *plan.extra)
+        key = fingerprint_of((self.binary.sha256, self.model.identity, *map(str, decides)))
         return layout.saved_context(self.model.sha256, key[:_KEY_DIGITS])
 
     @property

@@ -99,6 +99,7 @@ class Installed:
             for name in self._names:
                 put(host, self._folder(name) / "run", RUN)
                 put(host, self._folder(name) / "notify", NOTIFY)
+                put(host, self._folder(name) / "versions/only/start", "")
             if login != "root":
                 done = host.run(join(["chown", "-R", f"{login}:{login}", self.workdir]))
                 assert done.status == 0, done

@@ -252,7 +252,6 @@ def test_services_of_a_board_with_systemd(booted: InitBoard) -> None:
     )
 
 
-@not_yet
 @exhaustive
 @pytest.mark.parametrize("booted", [OPENRC], indirect=True, ids=["openrc"])
 def test_services_of_a_board_with_openrc(booted: InitBoard) -> None:

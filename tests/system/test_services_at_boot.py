@@ -36,7 +36,6 @@ exhaustive = pytest.mark.exhaustive(
         "tests/init_boards.py",
     ]
 )
-not_yet = pytest.mark.xfail(reason="worked in parts; has not passed as a whole yet", strict=False)
 KEPT = "kept"
 """A service that stays enabled: where that has been started, others would have been."""
 RUN = """folder=${0%/*}
@@ -227,7 +226,6 @@ def test_services_of_the_default_board_start_when_it_boots(tmp_path: Path) -> No
         live(computer, [Installed(computer, "busybox", "root", "/data/local/tmp", KEPT)])
 
 
-@not_yet
 @exhaustive
 @pytest.mark.parametrize("booted", [SYSTEMD], indirect=True, ids=["systemd"])
 def test_services_of_a_board_with_systemd(booted: InitBoard) -> None:
@@ -262,7 +260,6 @@ def test_services_of_a_board_with_openrc(booted: InitBoard) -> None:
     )
 
 
-@not_yet
 @exhaustive
 @pytest.mark.parametrize("booted", [SYSV], indirect=True, ids=["sysv"])
 def test_services_of_a_board_with_links_in_runlevels(booted: InitBoard) -> None:

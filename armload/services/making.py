@@ -61,10 +61,14 @@ class WantedModel(Value):
     Attributes:
         given: as it was named.
         plan: how; none for the defaults.
+        known, known_draft: checksums of the model and of its draft model where the board's own
+            record has named them; none where a person has.
     """
 
     given: str
     plan: ServingPlan | None = None
+    known: str | None = None
+    known_draft: str | None = None
 
 
 class WantedService(Value):
@@ -140,6 +144,7 @@ def make_version(
         plan = plan_for(model, each.plan)
         model = with_adapters(model, plan.adapters, progress)
         draft = draft_of(plan, progress)
+        check_known(each, model.sha256, draft.sha256 if draft else None)
         engine = Serving(
             *(plan, where.binaries[SERVER], model),
             draft=draft,
@@ -215,6 +220,29 @@ def make_version(
     files["supervisor"] = supervisor_lines(record, ids)
     notes = _switch_note(forecasts) if most_loaded < len(engines) else ()
     return MadeVersion(record=record, files=files, supervise=supervise, notes=notes)
+
+
+def check_known(wanted: WantedModel, model: str, draft: str | None) -> None:
+    """Refuse files that a board has named, unless it has named their checksums, too.
+
+    A board could otherwise have any model of this machine sent to it.
+
+    Args:
+        model, draft: checksums of the files on this machine.
+
+    Raises:
+        UsageError: one is another file than the board's.
+    """
+    for option, known, found in (
+        ("--model", wanted.known, model),
+        ("--speculate", wanted.known_draft, draft),
+    ):
+        if None not in (known, found) and known != found:
+            raise UsageError(
+                f"{wanted.given!a:.200}: what the board names for {option} is another file on this "
+                "machine than the one on the board.",
+                f"Name the file that you want with {option}.",
+            )
 
 
 def _with_freed(found: Probe, freed_bytes: int) -> Probe:

@@ -125,7 +125,7 @@ def forget_installed_key(board: str, name: str) -> None:
 
 
 def key_of(host: Host, layout: ServiceLayout) -> str:
-    """Return a key of a service: one that this machine keeps and the board still takes, or any.
+    """Return the first of a service's keys, as the board has them.
 
     Raises:
         BoardError: the board's keys cannot be read.

@@ -45,7 +45,7 @@ from armload.services.reaching import ReachedService, key_of, leased_service, re
 from armload.services.setting_up import run_script, unit_of
 from armload.services.state import SupervisorState
 from armload.services.users import UserIds, ensure_user, hand_over
-from armload.services.version import AnsweredSpeeds, ServiceVersion
+from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
 
 WATCHED_S = 60.0
 """After a switch, in which a crash makes the old version come back."""
@@ -190,7 +190,12 @@ def _wanted(
     former = [each.plan.model_dump(exclude_defaults=True) for each in old.models]
     if models is None:
         return tuple(
-            WantedModel(given=each.given, plan=ServingPlan.model_validate({**plan, **typed}))
+            WantedModel(
+                given=each.given,
+                plan=ServingPlan.model_validate({**plan, **typed}),
+                known=each.file.sha256,
+                known_draft=None if "speculate" in typed else _draft_of(each),
+            )
             for each, plan in zip(old.models, former, strict=True)
         )
     same_number = len(models) == len(former)
@@ -198,10 +203,20 @@ def _wanted(
     for number, each in enumerate(models):
         own = each.plan.model_dump(exclude_unset=True) if each.plan else {}
         plan = {**(former[number] if same_number else {}), **own, **typed}
+        is_inherited = same_number and "speculate" not in {*own, *typed}
         found.append(
-            WantedModel(given=each.given, plan=ServingPlan.model_validate(plan) if plan else None)
+            WantedModel(
+                given=each.given,
+                plan=ServingPlan.model_validate(plan) if plan else None,
+                known_draft=_draft_of(old.models[number]) if is_inherited else None,
+            )
         )
     return tuple(found)
+
+
+def _draft_of(model: InstalledModel) -> str:
+    """Return the checksum of a draft model on a board; empty where it has none."""
+    return model.draft.sha256 if model.draft else ""
 
 
 def _settled(service: ReachedService, progress: Progress) -> ReachedService:

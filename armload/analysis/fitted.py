@@ -103,7 +103,7 @@ def sentence(name: str, board: str, found: Prediction) -> str:
 
 
 def of_media(found: Prediction) -> str:
-    """Say what a picture or a sound takes before the first token; nothing without one."""
+    """Say what an image or a sound takes before the first token; nothing without one."""
     if found.media is None:
         return ""
     need, taken = found.media.need, found.media.encoder_s

@@ -105,7 +105,7 @@ def fit(
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be predicted from their headers.
         reach: how the board is reached.
-        media: which picture comes before the prompt, for models with a projector.
+        media: which image comes before the prompt, for models with a projector.
     """
     group = load_group(request.board) if is_group(request.board) else None
     if group is not None and (not model_names or file_types):

@@ -47,7 +47,7 @@ class OutlinedModel(NamedTuple):
         header: the whole of it; none for models that are only listed.
         file_type: that it would be quantised to first; empty for the model as it is.
         outline: the header's keys and tensors; none for models that are only listed.
-        media: a picture, or a sound, that is to come before the prompt; none of a model of text.
+        media: an image, or a sound, that is to come before the prompt; none of a model of text.
     """
 
     reference: str
@@ -92,12 +92,12 @@ class OutlinedModel(NamedTuple):
 
 
 class Media(Value):
-    """Which picture is predicted.
+    """Which image is predicted.
 
     Attributes:
         projector: a file, or the name of one on a hub; empty for the one beside a model's file or
             of a listed model, ``none`` for text alone.
-        size: of the picture.
+        size: of the image.
     """
 
     projector: str = ""
@@ -144,7 +144,7 @@ def _listed_media(size: ImageSize) -> dict[str, MediaNeed]:
 
 
 def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> MediaNeed | None:
-    """Return what a picture needs with the projector that was named, or that lies beside."""
+    """Return what an image needs with the projector that was named, or that lies beside."""
     if media.projector == NONE or outlined.outline is None:
         return None
     found = _projector_of(outlined, media.projector, progress)
@@ -157,7 +157,7 @@ def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> Medi
     if need is None:
         kinds = " and ".join(each.kind for each in projector.encoders)
         raise UsageError(
-            f"{projector.path.name}: armload does not know how many tokens a picture becomes with "
+            f"{projector.path.name}: armload does not know how many tokens an image becomes with "
             f"a projector of the kind {kinds}.",
             "To predict text alone: --mmproj none",
         )

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from armload.analysis.run import Run
+from armload.core.deciding import DESCRIBES, Words
 from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.values import Value
@@ -37,8 +38,8 @@ class SuiteTest(Value):
         n_predict: tokens to generate.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
-    prompt: PromptText | None = None
+    name: Annotated[Words, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+    prompt: Annotated[PromptText | None, DESCRIBES] = None
     prompt_tokens: PromptTokens | None = None
     n_predict: TokenCount
 
@@ -72,8 +73,8 @@ class Suite(Value):
         tests: at least one, each under a name of its own.
     """
 
-    name: str = ""
-    description: str = ""
+    name: Words = ""
+    description: Words = ""
     version: Annotated[int, Field(ge=1)] = 1
     tests: Annotated[tuple[SuiteTest, ...], Field(min_length=1, max_length=100)]
 

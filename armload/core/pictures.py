@@ -60,7 +60,7 @@ def read_picture(path: Path) -> Picture:
         DataError: it is no picture, is damaged, moves, or is too large.
         DiskError: it cannot be read.
     """
-    require_file(path, "picture", "Correct the path; give a PNG, JPEG, WebP, GIF or BMP file.")
+    require_file(path, "image", "Correct the path; give a PNG, JPEG, WebP, GIF or BMP file.")
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""What a picture or a sound asks of a board before the first token: its encoder's work and memory.
+"""What an image or a sound asks of a board before the first token: its encoder's work and memory.
 
 The work follows from the projector's header. It equals the products of llama.cpp's own graphs.
 """
@@ -29,15 +29,15 @@ _WITH_MASK = frozenset({"qwen2.5vl_merger"})
 
 
 class MediaNeed(Value):
-    """What a run with a picture, or a sound, needs besides the model.
+    """What a run with an image, or a sound, needs besides the model.
 
     Attributes:
-        what: such as ``picture of 1024x768``.
+        what: such as ``image of 1024x768``.
         projector: the name of its file.
         tokens: with which it stands in the context.
         passes: of the encoder.
         weights_bytes: of the projector, all of which stay in memory.
-        buffer_bytes: of the encoder's graph, and of the picture's parts.
+        buffer_bytes: of the encoder's graph, and of the image's parts.
         products: multiplications with weights, by the weights' type.
         attention: multiplications of attention.
     """
@@ -53,12 +53,12 @@ class MediaNeed(Value):
 
 
 def media_need(projector: ProjectorSummary, header: Header, size: ImageSize) -> MediaNeed | None:
-    """Return what a picture of a size needs, or a sound where there is no vision encoder.
+    """Return what an image of a size needs, or a sound where there is no vision encoder.
 
-    None is returned for kinds of which it is not known how llama.cpp cuts a picture.
+    None is returned for kinds of which it is not known how llama.cpp cuts an image.
     """
     encoder = projector.encoder("vision")
-    found, what = image_tokens(projector, size), f"picture of {size}"
+    found, what = image_tokens(projector, size), f"image of {size}"
     if encoder is None:
         encoder = projector.encoder("audio")
         found, what = audio_tokens(projector, SOUND_S), f"sound of {SOUND_S:.0f} s"
@@ -123,6 +123,6 @@ def _parts_bytes(
     channels = CHANNELS if encoder.modality == "vision" else 1
     floats = [FLOAT_BYTES * channels * each.width * each.height for each in found.passes]
     parts = sum(each.count * size for each, size in zip(found.passes, floats, strict=True))
-    picture = CHANNELS * size.width * size.height if encoder.modality == "vision" else 0
+    image = CHANNELS * size.width * size.height if encoder.modality == "vision" else 0
     embeddings = FLOAT_BYTES * found.tokens * projector.embedding_width
-    return parts + max(floats) + picture + embeddings
+    return parts + max(floats) + image + embeddings

@@ -439,15 +439,17 @@ class Plan(Computation):
     extra: tuple[str, ...] = ()
     temperature: Annotated[
         Temperature,
-        Option("sampling temperature; 0 always takes the most likely token", "T", heading="Plan"),
+        Option(
+            "sampling temperature; 0 always takes the most likely token", "T", heading="Sampling"
+        ),
         LEAVES,
     ] = 0.0
-    seed: Annotated[Seed, Option("seed of the sampler", "N", heading="Plan"), LEAVES] = 1
+    seed: Annotated[Seed, Option("seed of the sampler", "N", heading="Sampling"), LEAVES] = 1
     stop_at_end: Annotated[
         bool,
         Option(
             "stop at the model's end-of-text token instead of generating -n tokens",
-            heading="Plan",
+            heading="Sampling",
             harmless="anywhere",
         ),
         LEAVES,

@@ -228,7 +228,7 @@ class Division(Value):
 
 
 class MediaForecast(Value):
-    """What is expected of a picture or a sound before the first token.
+    """What is expected of an image or a sound before the first token.
 
     Attributes:
         need: what it asks for.
@@ -264,7 +264,7 @@ class Prediction(Value):
         group: what the members of a group and their connections take; none on one board.
         division: of a group for which no run is planned yet.
         notes: what a reader should know of these figures.
-        media: a picture, or a sound, before the prompt; its tokens are among ``prompt_tokens``.
+        media: an image, or a sound, before the prompt; its tokens are among ``prompt_tokens``.
     """
 
     verdict: FitVerdict

@@ -150,6 +150,7 @@ class ServingPlan(ServiceSettings):
             "or in its repository",
             "FILE|AUTO",
             heading="Requests",
+            takes="file",
             harmless="in a plan",
         ),
     ] = None

@@ -1,6 +1,6 @@
-"""How many tokens a picture or a sound becomes, and in how many passes of the encoder.
+"""How many tokens an image or a sound becomes, and in how many passes of the encoder.
 
-The sizes are those to which llama.cpp scales and cuts a picture: ``tools/mtmd/mtmd-image.cpp``,
+The sizes are those to which llama.cpp scales and cuts an image: ``tools/mtmd/mtmd-image.cpp``,
 with the limits that ``tools/mtmd/clip.cpp`` has for each kind. Its arithmetic has 32 bits.
 """
 
@@ -32,12 +32,12 @@ _LIMITS: Mapping[str, tuple[int, int]] = {
     "qwen2vl_merger": (8, 4096),
     "qwen3vl_merger": (8, 4096),
 }
-"""Tokens that a picture has at least and at most, in kinds that scale it."""
+"""Tokens that an image has at least and at most, in kinds that scale it."""
 
 _MARKERS = {"gemma3": 2, "gemma4v": 2, "glm4v": 2, "kimivl": 2, "lfm2": 2, "pixtral": 1}
 _MARKERS |= dict.fromkeys(("qwen2.5vl_merger", "qwen2vl_merger", "qwen3vl_merger"), 2)
 _MARKERS |= {"qwen2a": 2, "voxtral": 1, "idefics3": 4}
-"""Tokens of text that llama.cpp puts before and behind a picture."""
+"""Tokens of text that llama.cpp puts before and behind an image."""
 
 _WHISPER = frozenset({"qwen2a", "ultravox", "voxtral"})
 _STACKED, _POOLED = frozenset({"ultravox", "voxtral"}), frozenset({"qwen2a", "voxtral"})
@@ -56,7 +56,7 @@ class ImageSize(NamedTuple):
 
 
 USUAL_SIZE = ImageSize(1024, 768)
-"""Of a picture of which nothing else was said."""
+"""Of an image of which nothing else was said."""
 USUAL_SIZES = (ImageSize(224, 224), ImageSize(640, 480), USUAL_SIZE, ImageSize(1920, 1080))
 _LONGEST_EDGE = 46_000
 """That llama.cpp multiplies without overflow."""
@@ -68,7 +68,7 @@ def read_size(text: str) -> ImageSize:
     found = ImageSize(int(match[1]), int(match[2])) if match else ImageSize(0, 0)
     if not all(0 < side <= _LONGEST_EDGE for side in found):
         raise UsageError(
-            f"{text[:40]!r} is not the size of a picture.",
+            f"{text[:40]!r} is not the size of an image.",
             f"Give width and height in pixels, at most {_LONGEST_EDGE:,} each: 1024x768",
         )
     return found
@@ -92,7 +92,7 @@ class EncoderPass(Value):
 
 
 class MediaTokens(Value):
-    """What a picture, or a sound, becomes.
+    """What an image, or a sound, becomes.
 
     Attributes:
         passes: of the encoder.
@@ -113,7 +113,7 @@ class MediaTokens(Value):
 
 
 def image_tokens(projector: ProjectorSummary, size: ImageSize) -> MediaTokens | None:
-    """Return what a picture of a size becomes; none of a kind whose rules are not known here."""
+    """Return what an image of a size becomes; none of a kind whose rules are not known here."""
     encoder = projector.encoder("vision")
     if encoder is None:
         return None

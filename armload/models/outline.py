@@ -103,7 +103,7 @@ class Outline(Value):
         keys: of the GGUF header that memory and speed depend on, without the architecture's name.
         tensors: that belong to no layer, with their dimensions as in GGUF: a row's length first.
         layers: the others.
-        projector: for pictures or sound; none of a model of text alone.
+        projector: for images or sound; none of a model of text alone.
     """
 
     name: Words = ""

@@ -1,4 +1,4 @@
-"""What a projector is: the encoders that turn pictures and sound into tokens of a model.
+"""What a projector is: the encoders that turn images and sound into tokens of a model.
 
 llama.cpp keeps them in a GGUF file of their own, ``mmproj-*.gguf``, of the architecture ``clip``.
 Keys and rules: ``tools/mtmd/clip.cpp`` of llama.cpp.
@@ -82,7 +82,7 @@ _DEEPSTACK = re.compile(r"v\.deepstack\.\d{1,6}\.norm\.weight")
 
 
 class Encoder(Value):
-    """What turns a picture or a sound into embeddings.
+    """What turns an image or a sound into embeddings.
 
     Attributes:
         modality: what it encodes.
@@ -91,10 +91,10 @@ class Encoder(Value):
         width: of its residual stream.
         feed_forward: inner width of its layers.
         heads: of attention.
-        image_size: edge of the square picture, or tile, that it was trained with, in pixels.
+        image_size: edge of the square image, or tile, that it was trained with, in pixels.
         patch_size: edge of what becomes one vector, in pixels.
         factor: patches per side, or frames, that are merged into one token.
-        longest_edge: to which a picture is scaled before it is cut into tiles; 0 of others.
+        longest_edge: to which an image is scaled before it is cut into tiles; 0 of others.
         mel_bins: of a sound's spectrogram.
         weights_bytes: of its tensors, with those that project.
         parameters: number of weights.
@@ -126,7 +126,7 @@ class ProjectorSummary(Value):
         title: ``general.name``; empty when there is none.
         quantisation: the tensor type that holds most bytes.
         embedding_width: of the vectors that it gives, which is that of the model it belongs to.
-        breaks_rows: each row of a picture's tokens but the last ends with one more.
+        breaks_rows: each row of an image's tokens but the last ends with one more.
         encoders: one or two.
         types: most bytes first.
     """

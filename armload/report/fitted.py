@@ -278,7 +278,7 @@ def _memory(fit: Fit) -> Table:
 
 
 def _media(fit: Fit) -> list[RenderableType]:
-    """Lay out what pictures and sounds become; nothing for models of text alone."""
+    """Lay out what images and sounds become; nothing for models of text alone."""
     table = Table(
         Column(heading="before the prompt", below=""),
         Column(heading="projector", is_number=True),

@@ -81,7 +81,7 @@ def _beside(projector: ProjectorBeside, summary: ModelSummary) -> Text:
 
 
 def projector_table(projector: ProjectorSummary) -> Group:
-    """Lay out a projector's encoders, what pictures and sounds become, and its types."""
+    """Lay out a projector's encoders, what images and sounds become, and its types."""
     lines: list[RenderableType] = [Details(_projector_rows(projector))]
     for encoder in projector.encoders:
         lines += [Text(""), Details(_encoder_rows(encoder))]
@@ -123,7 +123,7 @@ def _encoder_rows(encoder: Encoder) -> list[tuple[str, str | Text]]:
 
 def _media(projector: ProjectorSummary) -> Table:
     table = _table("input", "encoder passes", "positions", "tokens")
-    media = {f"picture of {size}": image_tokens(projector, size) for size in USUAL_SIZES} | {
+    media = {f"image of {size}": image_tokens(projector, size) for size in USUAL_SIZES} | {
         "sound of up to 30 s": audio_tokens(projector, CHUNK_S - 1)
     }
     for name, found in media.items():

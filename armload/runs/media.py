@@ -1,4 +1,4 @@
-"""A picture or a sound in what is predicted of a run."""
+"""An image or a sound in what is predicted of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armload.engines.prediction import Expected, MediaForecast, Prediction
 
 
 def plan_with(plan: Plan, media: MediaNeed | None) -> Plan:
-    """Return a plan whose prompt is longer by the tokens of a picture."""
+    """Return a plan whose prompt is longer by the tokens of an image."""
     if media is None:
         return plan
     tokens = likely_prompt_tokens(plan) + media.tokens

@@ -72,7 +72,7 @@ def predict_there(
     Args:
         header: of the model, whose file may be missing.
         hits: of streamed experts, in an earlier run.
-        media: a picture or a sound, whose tokens are in the plan's prompt; on no group.
+        media: an image or a sound, whose tokens are in the plan's prompt; on no group.
     """
     if where.group is not None:
         return _predict_on_group(where, where.group, model, header, plan, progress)

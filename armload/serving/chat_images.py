@@ -1,4 +1,4 @@
-"""Pictures in a chat's question, as OpenAI's API takes them."""
+"""Images in a chat's question, as OpenAI's API takes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 20 << 20
 
 
 def require_images(partner: ChatPartner) -> None:
-    """Refuse pictures to a model that is known to take none.
+    """Refuse images to a model that is known to take none.
 
     A server that says nothing of it refuses them itself.
     """
@@ -29,11 +29,11 @@ def require_images(partner: ChatPartner) -> None:
 
 
 def image_url(path: Path) -> str:
-    """Read a picture; return it upright as a URL that holds it.
+    """Read an image; return it upright as a URL that holds it.
 
     Raises:
         UsageError: there is no such file.
-        DataError: it is no picture of a kind that servers take, is damaged, or too large.
+        DataError: it is no image of a kind that servers take, is damaged, or too large.
         DiskError: it cannot be read.
     """
     picture = read_picture(path)
@@ -48,7 +48,7 @@ def image_url(path: Path) -> str:
 
 
 def question_of(text: str, images: Sequence[str]) -> ChatMessage:
-    """Return a question with pictures, which are URLs."""
+    """Return a question with images, which are URLs."""
     if not images:
         return ChatMessage(role="user", content=text)
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in images]

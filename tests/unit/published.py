@@ -24,11 +24,22 @@ from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.device_clocks import DeviceClock
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
-from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
+from armload.engines.job import (
+    AdapterRecord,
+    MediaRecord,
+    ProjectorRecord,
+    PutFile,
+    SweepPoint,
+    Watched,
+    Workstation,
+)
+from armload.engines.media import MediaNeed
 from armload.engines.output import ReportedFigure
 from armload.engines.prediction import (
+    Alternative,
     Division,
     GroupForecast,
+    MediaForecast,
     PartTime,
     Prediction,
     PredictionNote,
@@ -50,6 +61,10 @@ def talkative_run() -> Run:
         cpus="0-1",
         governor="performance",
         kv_type="q8_0",
+        lora="tuned.gguf",
+        image="street.jpg",
+        audio="hello.wav",
+        mmproj="mmproj.gguf",
         extra=("--no-repack", "-ub=256", "--override-kv", "a=b"),
     )
     assert run.trace is not None
@@ -91,6 +106,23 @@ def talkative_run() -> Run:
             ),
             "arguments": {"task": "words"},
             "reported": (ReportedFigure(name="npu_load", value=83.0, unit="%"),),
+            "model": run.model.model_copy(
+                update={
+                    "adapters": (
+                        AdapterRecord(
+                            name="tuned.gguf",
+                            sha256="a" * 64,
+                            size_bytes=1,
+                            scale=0.5,
+                            rank=8,
+                            weights_bytes=1,
+                        ),
+                    )
+                }
+            ),
+            "projector": ProjectorRecord(kind="idefics3", sha256="b" * 64, size_bytes=1),
+            "image": MediaRecord(name="street.jpg", sha256="e" * 64, size_bytes=1),
+            "audio": MediaRecord(name="hello.wav", sha256="f" * 64, size_bytes=1),
             "draft": SMALL_MODEL.model_copy(update={"name": "small.gguf", "sha256": "d" * 64}),
             "binary": run.binary.model_copy(update={"features": ("asimd", "asimddp")}),
             "place": SweepPoint(sweep="20261121T021500Z-sweep-1f2e", cell=0, round=0),
@@ -119,7 +151,22 @@ def talkative_run() -> Run:
             "before": now,
             "after": now,
             "prediction": Prediction(
-                division=Division(refused="a member has too little memory"),
+                division=Division(
+                    refused="a member has too little memory",
+                    alternatives=(Alternative(kind="dllama", refused="its matrices are Q2_K"),),
+                ),
+                media=MediaForecast(
+                    need=MediaNeed(
+                        what="image of 8x8",
+                        projector="mmproj.gguf",
+                        tokens=1,
+                        passes=1,
+                        weights_bytes=1,
+                        buffer_bytes=1,
+                        products={"F16": 1.0},
+                        attention=1.0,
+                    )
+                ),
                 verdict="fits",
                 context_tokens=256,
                 prompt_tokens=8,

@@ -92,7 +92,7 @@ def test_a_group_whose_members_do_not_answer_is_predicted_from_their_files() -> 
     assert {"memory assumed", "group without links"} <= {note.kind for note in group.notes}
     assert group.division is not None
     assert sum(share.layers for share in group.division.shares) == 32
-    assert re.search(r"Layers: one \d+, two \d+, three \d+\.$", model.sentence)
+    assert re.search(r"Layers: one \d+, two \d+, three \d+\.", model.sentence)
 
 
 def test_a_group_is_not_predicted_without_the_memory_of_its_members() -> None:

@@ -1,4 +1,4 @@
-"""What pictures and sounds ask of a board, beside what llama.cpp's own graphs compute."""
+"""What images and sounds ask of a board, beside what llama.cpp's own graphs compute."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ MEASURED = [
     ("qwen2.5-vl-3b", "224x224", 1385426944),
     ("ultravox-v0.5-8b", "1x1", 1459789824),
 ]
-"""Peak memory of a program that loads a projector and encodes a picture (docs/figures.md)."""
+"""Peak memory of a program that loads a projector and encodes an image (docs/figures.md)."""
 OWN_BYTES = 8_000_000
 """Of that program."""
 
@@ -140,7 +140,7 @@ def test_the_projector_beside_a_model_is_counted_and_another_is_not(tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["", "1024", "0x5", "46001x1", "-1x4", "1024x768x3", "x"])
 def test_nonsense_is_no_size_of_a_picture(text: str) -> None:
-    with pytest.raises(UsageError, match="not the size of a picture"):
+    with pytest.raises(UsageError, match="not the size of an image"):
         read_size(text)
 
 

@@ -1,4 +1,4 @@
-"""Projectors: what they are, what of them is refused, and what pictures become."""
+"""Projectors: what they are, what of them is refused, and what images become."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ LFM2 = _projector("lfm2", image_size=256, patch_size=16, factor=2)
     [
         (GEMMA3, (640, 480), 1, 256 + 2),
         (GEMMA3, (4000, 10), 1, 256 + 2),
-        # 4 x 3 tiles and the whole picture, of 64 tokens each, with their marks
+        # 4 x 3 tiles and the whole image, of 64 tokens each, with their marks
         (SMOLVLM2, (1024, 768), 13, 13 * 64 + 4 + 2 * 12 + 2),
         (SMOLVLM2, (512, 512), 17, 17 * 64 + 4 + 2 * 16 + 3),
         (SMOLVLM2, (768, 1024), 13, 13 * 64 + 4 + 2 * 12 + 3),

@@ -94,6 +94,7 @@ def test_no_text_of_a_run_brings_a_secret_into_what_is_published(run: Run) -> No
 def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
     run = talkative_run()
     formed = {"Plan.cpus", "Plan.kv_type", "Plan.speculate"}  # are checked when a run is read
+    formed |= {"MediaNeed.products"}  # types of tensors, by which figures are told apart
     formed |= {"Reader.lines", "Reader.optional_lines", "Reader.token"}
     formed |= {"Answer.after", "Answer.before", "Answer.skips"}
     groups = (on_a_group(run), on_boards_that_share_layers(run))
@@ -210,6 +211,11 @@ def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrot
         "speculate": "ngram",
         "split": "tensor",
         "extra": ("--no-repack",),
+        "lora": "/home/ann/tuned.gguf",
+        "image": "/home/ann/street.jpg",
+        "audio": "/home/ann/hello.wav",
+        "mmproj": "/home/ann/mmproj.gguf",
+        "image_max_tokens": 256,
         "temperature": 0.5,
         "stop_at_end": True,
         "cold": True,
@@ -222,7 +228,7 @@ def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrot
     published = excerpt_of(quick_run().model_copy(update={"plan": plan})).plan
     assert published is not None
     lost = [name for name in unusual if getattr(published, name) != unusual[name]]
-    assert lost == ["prompt"]
+    assert lost == ["prompt", "lora", "image", "audio", "mmproj"]
 
 
 def test_the_default_prompt_is_no_secret() -> None:

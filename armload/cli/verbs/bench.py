@@ -93,6 +93,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
             "run a fixed set of prompts and lengths: standard, a name in suites/, or a YAML file",
             "NAME|FILE",
             heading="Plan",
+            takes="file",
         ),
     ] = ""
     precision: Annotated[

@@ -65,7 +65,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
     ] = ""
     image_size: Annotated[
         str,
-        Option("size of the picture before the prompt", "WxH", harmless="anywhere"),
+        Option("size of the image before the prompt", "WxH", harmless="anywhere"),
     ] = str(USUAL_SIZE)
     prompt_tokens: Annotated[
         PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
@@ -73,7 +73,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
 
 
 def _media(options: FitOptions) -> Media:
-    """Return which picture is predicted; one projector is of one model."""
+    """Return which image is predicted; one projector is of one model."""
     from armload.bench.outlined import NONE, Media
     from armload.core.errors import UsageError
     from armload.models.image_tokens import read_size
@@ -93,7 +93,7 @@ def fit(options: FitOptions) -> Result:
     No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
     model. For models on the hub, only the header is downloaded. Without --model, current models are
     listed by speed, and nothing is timed. If the board does not answer, the facts in its file are
-    used. Of models that see or hear, a picture or a sound before the prompt is predicted, too.
+    used. Of models that see or hear, an image or a sound before the prompt is predicted, too.
     Several boards are compared with each other, as is hardware from the catalogue
     (--hardware), which needs no board. With a number before its name, one board with llama.cpp is
     compared with several that compute each layer together (--engine dllama of bench).

@@ -129,7 +129,7 @@ class InspectOptions(OutputOptions):
 def inspect(options: InspectOptions) -> Generator[Result, None, None]:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
-    Of a projector (mmproj-*.gguf), shows its encoders and the tokens that pictures become.
+    Of a projector (mmproj-*.gguf), shows its encoders and the tokens that images become.
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf
     """
     from armload.cli import terminal

@@ -57,6 +57,19 @@ ARCHITECTURE = re.compile(
 )
 """As llama.cpp calls them (``src/llama-arch.cpp``)."""
 
+_PROJECTORS = (
+    *("mlp", "ldp", "resampler", "adapter", "step", "ultravox", "pixtral", "idefics", "internvl"),
+    *("glma", "voxtral", "meralion", "musicflamingo", "kimivl", "paddleocr", "lightonocr"),
+    *("cogvlm", "janus_pro", "youtuvl", "mimovl", "parakeet", "pockettts", "muse-glimmer"),
+    *("yasa", "ling", "kimik", "minicpmv", "minimax_m"),
+)
+PROJECTOR = re.compile(
+    rf"(?:{'|'.join((*_PROJECTORS, *_FAMILIES))})\d{{0,3}}(?:[._]\d)?"
+    r"(?:[._-]?(?:a|audio|gen|merger|na|nv|note|o|ocr|spkenc|speech|tts|ua|uv|v|v2|vl|vision)\d?)"
+    r"{0,3}"
+)
+"""As llama.cpp calls them (``tools/mtmd/clip-impl.h``)."""
+
 _KERNEL_WORDS = frozenset(
     (
         *("aarch64", "amd64", "android", "arm64", "armbian", "cloud", "current", "edge", "generic"),
@@ -243,6 +256,7 @@ FORMS: Mapping[str, Form] = {
     "governor": governor_name,
     "kernel": kernel_release,
     "program": program_name,
+    "projector type": _matching(PROJECTOR),
     "quantisation": _matching(QUANTISATION),
     "release": _matching(RELEASE),
     "source": _matching(SOURCE),

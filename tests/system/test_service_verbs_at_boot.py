@@ -115,7 +115,7 @@ def lives(owner: Owner, init: InitName) -> None:
     wait_until(owner.is_ready, within_s=READY_WITHIN_S)
     assert owner.is_answered()
     person.types("service.stop", *ON)
-    assert owner.status()["condition"] == "not running"
+    assert owner.status()["condition"] == "stopped"
     person.types("service.restart", *ON)
     wait_until(owner.is_ready, within_s=READY_WITHIN_S)
     updated = json.loads(

@@ -150,7 +150,7 @@ def check_that_it_lingers_first(owner: Owner) -> None:
 @pytest.mark.parametrize(
     ("owner", "init"),
     [
-        pytest.param((SYSTEMD, "pi"), "systemd", id="systemd", marks=UNSEEN),
+        pytest.param((SYSTEMD, "pi"), "systemd", id="systemd"),
         pytest.param((SYSTEMD, "pi"), "systemd-user", id="systemd-user", marks=UNSEEN),
         pytest.param((OPENRC, "pi"), "openrc", id="openrc", marks=UNSEEN),
         pytest.param((OPENRC, "pi"), "cron", id="cron", marks=UNSEEN),

@@ -17,7 +17,7 @@ from armload.services.unit import is_name
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
 
 Condition = Literal["loading", "ready", "pausing", "stopped", "failed", "not running"]
-"""How a service is; the last: its supervisor does not run, such as before it was ever started."""
+"""How a service is; the last: its supervisor does not run, and has not said in this boot why."""
 
 
 class LastEnd(BaseModel):
@@ -80,6 +80,7 @@ class ServiceOnBoard(Value):
         state: as noted last; none before its first start.
         is_alive: the supervisor runs now.
         up_s: of the board.
+        boot_id: of the board's boot; empty where it was not told.
     """
 
     name: str
@@ -92,10 +93,15 @@ class ServiceOnBoard(Value):
     state: SupervisorState | None = None
     is_alive: bool = False
     up_s: Count
+    boot_id: str = ""
 
     @property
     def condition(self) -> Condition:
-        return self.state.state if self.state is not None and self.is_alive else "not running"
+        if self.state is None:
+            return "not running"
+        # A supervisor that was stopped, or gave up, has exited; each boot starts it again.
+        has_left = self.state.state in ("stopped", "failed") and self.state.boot_id == self.boot_id
+        return self.state.state if self.is_alive or (self.boot_id and has_left) else "not running"
 
     @property
     def uptime_s(self) -> float | None:
@@ -180,13 +186,14 @@ def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
 
 def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoard, ...]:
     """Read what a board tells of its services; what it cannot have written is left out."""
-    up_s = 0
+    up_s, boot_id = 0, ""
     found: list[dict[str, object]] = []
     expected = ""
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "#up":
-            number = whole_number(rest.rpartition(" ")[2])
+            boot_id, _, seconds = rest.rpartition(" ")
+            number = whole_number(seconds)
             if number is None:
                 raise TransferError(f"{board_name}: cannot parse its uptime: {line[:200]!r}.")
             up_s = number
@@ -210,7 +217,7 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
             found[-1][_FIELDS[expected]] = _document(expected, line)
             expected = ""
     return tuple(
-        ServiceOnBoard.model_validate({**each, "up_s": up_s})
+        ServiceOnBoard.model_validate({**each, "up_s": up_s, "boot_id": boot_id})
         for each in found
         if is_name(str(each["name"]))
     )

@@ -282,9 +282,6 @@ def test_a_power_cut_in_an_update_leaves_one_version_or_the_other(
 
 
 @pytest.mark.exhaustive(covers=COVERED)
-@pytest.mark.xfail(
-    reason="after some cuts the service is whole and does not begin at boot", strict=False
-)
 @pytest.mark.parametrize("number", range(10))
 def test_a_power_cut_in_installing_leaves_a_whole_service_or_none(
     ann: Person, tutor: dict[str, Any], number: int

@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.build,
     pytest.mark.machine,
     pytest.mark.timeout(3600),
-    pytest.mark.xfail(reason="not seen to pass as a whole yet", strict=False),
     pytest.mark.exhaustive(
         covers=["armload/services", "deploy/service", "toolchains/board", "tests/init_boards.py"]
     ),
@@ -31,6 +30,7 @@ NAME = "tutor"
 ON = ("--board", "far", "--name", NAME)
 SETTINGS = ("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "1", "--context", "256")
 READY_WITHIN_S = 400
+UNSEEN = pytest.mark.xfail(reason="not seen to pass as a whole yet", strict=False)
 
 
 class Owner:
@@ -115,7 +115,7 @@ def lives(owner: Owner, init: InitName) -> None:
     wait_until(owner.is_ready, within_s=READY_WITHIN_S)
     assert owner.is_answered()
     person.types("service.stop", *ON)
-    assert owner.status()["condition"] == "not running"
+    assert owner.status()["condition"] == "stopped"
     person.types("service.restart", *ON)
     wait_until(owner.is_ready, within_s=READY_WITHIN_S)
     updated = json.loads(
@@ -151,9 +151,9 @@ def check_that_it_lingers_first(owner: Owner) -> None:
     ("owner", "init"),
     [
         pytest.param((SYSTEMD, "pi"), "systemd", id="systemd"),
-        pytest.param((SYSTEMD, "pi"), "systemd-user", id="systemd-user"),
+        pytest.param((SYSTEMD, "pi"), "systemd-user", id="systemd-user", marks=UNSEEN),
         pytest.param((OPENRC, "pi"), "openrc", id="openrc"),
-        pytest.param((OPENRC, "pi"), "cron", id="cron"),
+        pytest.param((OPENRC, "pi"), "cron", id="cron", marks=UNSEEN),
         pytest.param((SYSV, "root"), "sysv", id="sysv"),
     ],
     indirect=["owner"],

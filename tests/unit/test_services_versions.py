@@ -212,6 +212,18 @@ def test_a_board_tells_its_services() -> None:
     assert found.is_complete
 
 
+@pytest.mark.parametrize("said", ["stopped", "failed"])
+def test_a_supervisor_that_has_left_says_why_until_the_next_boot(said: str) -> None:
+    def condition(state: str, boot_id: str) -> str:
+        noted = json.dumps({"state": state, "pid": 7, "boot_id": boot_id})
+        (found,) = parse_services(told("#version v", "#state", noted), "kitchen")
+        return found.condition
+
+    assert condition(said, "0e62-boot") == said
+    assert condition(said, "another-boot") == "not running"
+    assert condition("ready", "0e62-boot") == "not running"
+
+
 @pytest.mark.parametrize(
     "hostile", ["{", "[]", "null", '{"state":"odd"}', "{}", '{"fell_back":{"from":1}}', "x" * 99]
 )

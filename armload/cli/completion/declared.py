@@ -29,7 +29,7 @@ from armload.serving.exports import FORMATS
 CACHE_KINDS = (
     *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
     *("footprints", "hashes", "quantised", "importance", "distributed", "converters", "vega"),
-    *("packages", "images", "machines", "received"),
+    *("pictures", "packages", "images", "machines", "received"),
 )
 
 _CHOICES: Mapping[str, Sequence[str]] = {

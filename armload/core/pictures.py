@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.core.bounds import size_words
+from armload.core.cache import CacheKind, items_of
 from armload.core.errors import DataError
 from armload.core.files import require_file, unreadable, write_whole
 from armload.core.places import cache_folder
@@ -26,6 +27,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _MODES = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
 """Of eight bits for each colour; a conversion from more would clip."""
 
+_FOLDER = "pictures"  # of the cache
 _ORIENTATION = 0x0112  # of EXIF
 _SMALLER = "Make it smaller, for example: magick FILE -resize '4096x4096>' SMALLER.png"
 
@@ -74,7 +76,7 @@ def read_picture(path: Path) -> Picture:
     sha256 = hashlib.sha256(content).hexdigest()
     place = path
     if not is_as_given:
-        place = cache_folder() / "pictures" / f"{sha256}.png"
+        place = cache_folder() / _FOLDER / f"{sha256}.png"
         if not place.is_file():
             write_whole(place, content)
     return Picture(
@@ -84,6 +86,16 @@ def read_picture(path: Path) -> Picture:
         size_bytes=len(content),
         width=upright.width,
         height=upright.height,
+    )
+
+
+def picture_files() -> CacheKind:
+    """Return the PNGs that were made of pictures in other forms."""
+    return CacheKind(
+        name=_FOLDER,
+        what="images as models get them, made of other forms",
+        again="a second",
+        read=lambda: items_of(_FOLDER),
     )
 
 

@@ -75,6 +75,12 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
             "the program that speculates cannot restore a saved context",
             "Remove one of them.",
         )
+    if depth and getattr(plan, "perceives", False):
+        yield OptionConflict(
+            f"--depth {depth} with --image or --audio",
+            "llama-mtmd-cli, which takes images and sounds, cannot restore a saved context",
+            "Remove --depth, or --image and --audio.",
+        )
     if moves_threads(plan):
         yield OptionConflict(
             f"--numa {plan.numa} with --cpus {plan.cpus}",

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from armload.core.errors import DataError, UsageError
-from armload.core.pictures import MOST_PIXELS, read_picture
+from armload.core.pictures import MOST_PIXELS, picture_files, read_picture
 
 
 @pytest.fixture(autouse=True)
@@ -124,3 +124,11 @@ def test_more_than_eight_bits_for_a_colour_are_refused(tmp_path: Path) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a folder, not a picture"):
         read_picture(tmp_path)
+
+
+def test_pictures_that_were_made_are_in_the_cache(tmp_path: Path) -> None:
+    assert picture_files().items == ()
+    made = read_picture(_saved(_halves("RGBA"), tmp_path / "a.png"))
+    (item,) = picture_files().items
+    assert item.paths == (made.path,)
+    assert item.size_bytes >= made.size_bytes

@@ -22,6 +22,7 @@ REFUSED = [
     ("bench", ("--kv-type", "f16,f16/q4_0", "--flash-attention", "on,off"), "f16/q4_0 with"),
     ("bench", PINNED, "--numa isolate with --cpus 0-1"),
     ("bench", BATCHES, "--micro-batch 128 with --batch 64"),
+    ("bench", ("--depth", "32", "--image", "a.png"), "--depth 32 with --image or --audio"),
     ("serve", QUANTISED_V, "--kv-type q8_0 with --flash-attention off"),
     ("serve", BATCHES, "--micro-batch 128 with --batch 64"),
     ("load", ("--concurrency", "1", *QUANTISED_V), "--kv-type q8_0 with --flash-attention off"),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args, get_origin
 
+from armload.bench.suite import STANDARD
 from armload.boards.hardware import all_hardware
 from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
@@ -29,7 +30,7 @@ from armload.serving.exports import FORMATS
 CACHE_KINDS = (
     *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
     *("footprints", "hashes", "quantised", "importance", "distributed", "converters", "vega"),
-    *("packages", "images", "machines", "received"),
+    *("pictures", "packages", "images", "machines", "received"),
 )
 
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -46,6 +47,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
         *("llama-speculative-simple", "rpc-server", SCORER),
     ),
     "--speculate": (NO_SPECULATION, NGRAM, MTP, DRAFT),
+    "--suite": (STANDARD,),
     "--task": ("logits", "lm-eval:"),
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),

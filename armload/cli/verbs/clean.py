@@ -114,6 +114,7 @@ def _kinds() -> list[CacheKind]:
     from armload.build.cached import build_kinds
     from armload.conversion.cached import conversion_kinds
     from armload.conversion.checkpoints.installing import converter_kinds
+    from armload.core.pictures import picture_files
     from armload.fleet.files import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds
@@ -124,6 +125,7 @@ def _kinds() -> list[CacheKind]:
         *conversion_kinds(),
         *converter_kinds(),
         *report_kinds(),
+        picture_files(),
         *board_kinds(),
         received_files(),
     ]

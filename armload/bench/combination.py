@@ -101,6 +101,12 @@ def combination(
         return Combination(model=model, draft=None, plan=plan, converted=files)
     if plan.perceives:
         return _perceiving(model, plan, progress, reference)
+    for option, given in (("mmproj", plan.mmproj), ("image-max-tokens", plan.image_max_tokens)):
+        if given is not None:
+            raise UsageError(
+                f"--{option} {given}: it has no effect without an image or a sound.",
+                f"Add --image or --audio, or remove --{option}.",
+            )
     draft = None
     if plan.speculate == MTP:
         check_predicts(model)

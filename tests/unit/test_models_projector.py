@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from armload.bench.combination import combination
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
+from armload.engines.plan import Plan
 from armload.models.find import projector_of
 from armload.models.gguf import read_model
 from armload.models.packaged import word_problems_model
@@ -45,6 +47,18 @@ def test_the_projector_beside_a_model_fits_it_and_another_one_does_not(tmp_path:
     other = projector_called(write_projector(tmp_path / "other.gguf", width=64), Silent())
     with pytest.raises(UsageError, match="for another model: its embeddings have 64 values"):
         check_fits(other, model, "image")
+
+
+@pytest.mark.parametrize(
+    ("plan", "option"),
+    [
+        (Plan(mmproj="p.gguf"), "--mmproj p.gguf"),
+        (Plan(image_max_tokens=64), "--image-max-tokens 64"),
+    ],
+)
+def test_options_of_images_have_no_effect_without_one(plan: Plan, option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option}: it has no effect"):
+        combination(read_model(word_problems_model(WORDS)), plan, Silent())
 
 
 def test_a_model_of_texts_has_no_projector(tmp_path: Path) -> None:

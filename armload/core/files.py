@@ -208,7 +208,9 @@ def require_file(path: Path, what: str, remedy: str) -> None:
             raise UsageError(f"There is no {what} '{path}'.", remedy) from error
         raise unreadable(path, error) from error
     if not stat.S_ISREG(mode):
-        kind = f"is a folder, not a {what}" if stat.S_ISDIR(mode) else "is not a regular file"
+        article = "an" if what.startswith(tuple("aeiou")) else "a"
+        a_folder = f"is a folder, not {article} {what}"
+        kind = a_folder if stat.S_ISDIR(mode) else "is not a regular file"
         raise UsageError(f"{path} {kind}.", remedy)
 
 

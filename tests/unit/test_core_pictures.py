@@ -122,7 +122,7 @@ def test_more_than_eight_bits_for_a_colour_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is a folder, not a picture"):
+    with pytest.raises(UsageError, match="is a folder, not an image"):
         read_picture(tmp_path)
 
 

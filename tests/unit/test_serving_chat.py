@@ -269,7 +269,7 @@ def test_images_go_as_parts_and_only_to_models_that_take_them(tmp_path: Any) -> 
     (tmp_path / "b.txt").write_text("no")
     with pytest.raises(DataError, match="not an image"):
         image_url(tmp_path / "b.txt")
-    with pytest.raises(UsageError, match="There is no picture"):
+    with pytest.raises(UsageError, match="There is no image"):
         image_url(tmp_path / "c.png")
     with stub_service() as service:
         with pytest.raises(UsageError, match="takes no images"):

@@ -37,18 +37,9 @@ def combinations(
         model_names: as for ``model_called``.
         decided: returns a plan with what it leaves to the model and the board.
     """
-    models = [model_called(name, progress) for name in model_names]
-    known: dict[str, str] = {}
-    for name, model in zip(model_names, models, strict=True):
-        other = known.setdefault(model.sha256, name)
-        if other != name:
-            raise UsageError(
-                f"--model: {other} and {name} are the same file.",
-                "List it once; use --repeats to run a combination more than once.",
-            )
     return tuple(
         combination(model, decided(model, plan), progress, reference=name)
-        for name, model in zip(model_names, models, strict=True)
+        for name, model in _models_called(model_names, progress)
         for plan in plans
     )
 
@@ -62,8 +53,7 @@ def suite_cells(
 ) -> tuple[Combination, ...]:
     """Return the cells of a suite, without tests that are too long for a model; these are said."""
     found: list[Combination] = []
-    for name in model_names:
-        model = model_called(name, progress)
+    for name, model in _models_called(model_names, progress):
         too_long = suite.too_long_for(model)
         if too_long:
             names = ", ".join(test.name for test in too_long)
@@ -71,15 +61,31 @@ def suite_cells(
                 f"{suite.title}: missing {names}: {model.name} was trained for a context of "
                 f"{model.context_length:,} tokens. An incomplete suite has no score."
             )
-        fitting = [plan for plan in plans if suite.test_of(plan) not in too_long]
-        if fitting:
-            found += combinations([name], fitting, progress, decided)
+        found += (
+            combination(model, decided(model, plan), progress, reference=name)
+            for plan in plans
+            if suite.test_of(plan) not in too_long
+        )
     if not found:
         raise UsageError(
             f"{suite.title}: every test is too long for these models.",
             "Use a model with a longer context.",
         )
     return tuple(found)
+
+
+def _models_called(names: Sequence[str], progress: Progress) -> list[tuple[str, Model]]:
+    """Return models with what they are called; no file under two names."""
+    models = [(name, model_called(name, progress)) for name in names]
+    known: dict[str, str] = {}
+    for name, model in models:
+        other = known.setdefault(model.sha256, name)
+        if other != name:
+            raise UsageError(
+                f"--model: {other} and {name} are the same file.",
+                "List it once; use --repeats to run a combination more than once.",
+            )
+    return models
 
 
 def run_sweep(

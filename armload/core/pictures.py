@@ -8,10 +8,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.core.bounds import size_words
+from armload.core.bounds import read_bounded
 from armload.core.cache import CacheKind, items_of
 from armload.core.errors import DataError
-from armload.core.files import require_file, unreadable, write_whole
+from armload.core.files import require_file, write_whole
 from armload.core.places import cache_folder
 from armload.core.values import Value
 
@@ -63,13 +63,7 @@ def read_picture(path: Path) -> Picture:
         DiskError: it cannot be read.
     """
     require_file(path, "image", "Correct the path; give a PNG, JPEG, WebP, GIF or BMP file.")
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if len(content) > MOST_BYTES:
-        raise DataError(f"{path}: larger than {size_words(MOST_BYTES)}.", _SMALLER)
+    content = read_bounded(path, MOST_BYTES, _SMALLER)
     upright, is_as_given = _decoded(path, content)
     if not is_as_given:
         content = _as_png(upright)

@@ -85,7 +85,7 @@ def read_projector(header: Header) -> Projector:
     modalities: tuple[Modality, ...] = tuple(
         each for each in ("image", "audio") if has[each] is True
     )
-    parts = [{"image": "vision", "audio": "audio"}[each] for each in modalities]
+    parts = [_PARTS[each] for each in modalities]
     kinds = [
         values.get("clip.projector_type"),
         *(values.get(f"clip.{each}.projector_type") for each in parts),
@@ -166,9 +166,7 @@ def check_fits(projector: Projector, model: Model, wanted: Modality | None = Non
             "Give the mmproj file that was published with the model: --mmproj FILE",
         )
     if wanted is not None and wanted not in projector.modalities:
-        takes = " and ".join(
-            {"image": "images", "audio": "sounds"}[each] for each in projector.modalities
-        )
+        takes = " and ".join(_WORDS[each] for each in projector.modalities)
         raise UsageError(
             f"--{wanted}: {projector.path.name} takes {takes or 'neither images nor sounds'} only.",
             f"Remove --{wanted}, or give a projector that takes it: --mmproj FILE",

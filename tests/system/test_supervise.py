@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -94,6 +95,19 @@ def test_a_server_that_speaks_no_http_is_ready_when_it_accepts(service: ServiceF
     service.use("yes")
     assert service.run()[0] == GAVE_UP
     assert service.state()["last_end"]["what"] == "not ready in time"
+
+
+def test_a_limit_of_cpu_time_does_not_reach_the_server(tmp_path: Path) -> None:
+    # As a command over a connection has it; the server would be killed after so many seconds.
+    limited = ["sh", "-c", 'ulimit -S -t 35; exec "$@"', "sh", program()]
+    service = ServiceFolder(tmp_path / "limited", limited)
+    service.version("a", f"echo soft $(ulimit -S -t) hard $(ulimit -H -t); {FOREVER}")
+    service.use("a")
+    service.start()
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    words = "unlimited" if most == resource.RLIM_INFINITY else str(most)
+    service.logs(f"soft {words} hard {words}")
+    service.close()
 
 
 @pytest.mark.parametrize("most", [4000, 5000, 16_384])

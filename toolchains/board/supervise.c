@@ -414,6 +414,16 @@ static int block_signals(void)
     return signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* The command that starts it over a connection may have a limit of CPU time; its server must not. */
+static void lift_cpu_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_CPU, &limit);
+}
+
 static int take_folder(const char *folder)
 {
     if (chdir(folder) != 0) {
@@ -468,6 +478,7 @@ int main(int argc, char **argv)
     int status = take_folder(argv[1]);
     if (status != 0)
         return status;
+    lift_cpu_limit();
     service.watchdog_ms = read_watchdog_ms();
     service.sign_ms = service.watchdog_ms == NEVER ? NEVER : 0;
     read_first_version();

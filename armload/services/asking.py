@@ -49,7 +49,7 @@ def wait_until_ready(
     """Wait until a version answers.
 
     Args:
-        before: as noted before it was started; what ended until then says nothing of it.
+        before: as noted before it was started; what was noted until then says nothing of it.
 
     Raises:
         RunError: it ended, another version runs in its place, or it takes longer than its
@@ -66,7 +66,8 @@ def wait_until_ready(
                 if left is not None and left.is_news(before):
                     why = left.last_end.what if left.last_end else now.condition
                     raise _failed(host, layout, why)
-            if now is None or state is None or state.version != version_id:
+            is_its = state is not None and state.version == version_id
+            if now is None or state is None or not is_its or state.is_same_start(before):
                 if state is not None and state.fell_back is not None and state.is_news(before):
                     raise _failed(host, layout, f"it fell back: {state.fell_back.why}")
                 if waited_s > _BEGINS_WITHIN_S:

@@ -65,6 +65,10 @@ class SupervisorState(BaseModel):
             return True
         return (before.last_end, before.fell_back) != (self.last_end, self.fell_back)
 
+    def is_same_start(self, before: SupervisorState | None) -> bool:
+        """Say whether the server has not been started since another note."""
+        return before is not None and (before.pid, before.started_s) == (self.pid, self.started_s)
+
 
 class ServiceOnBoard(Value):
     """An installed service, as its board tells.

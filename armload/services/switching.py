@@ -30,7 +30,7 @@ from armload.services.init_systems import as_root
 from armload.services.installing import act
 from armload.services.reaching import ReachedService, leased_service
 from armload.services.setting_up import unit_of
-from armload.services.state import ServiceOnBoard, SupervisorState, running_record
+from armload.services.state import SupervisorState, running_record
 from armload.services.users import hand_over
 
 WATCHED_S = 60.0
@@ -76,10 +76,16 @@ def roll_back(
 
 def rolled_back(service: ReachedService, progress: Progress, watched_s: float) -> RolledBack:
     """Do what :func:`roll_back` does with a service that is reached, on a board that is leased."""
-    if service.state.interrupted == "note":
-        service = settled(service, progress)
     state, now = service.state, service.record.id
-    if state.trial is not None and state.interrupted == "update":
+    if state.interrupted == "note" and state.trial != now:
+        service = settled(service, progress)
+        state = service.state
+    others = [each for each in state.kept if each != now]
+    if state.trial == now and others:
+        # Nothing is in force of what was interrupted, or not any more.
+        version, former = now, state.rollback or max(others)
+        silent_s = go_back(service, version, progress, former=former)
+    elif state.trial is not None and state.interrupted == "update":
         version, former = state.trial, now
         silent_s = _undo_update(service, version, progress, former=former)
     elif state.trial is not None:
@@ -107,7 +113,7 @@ def rolled_back(service: ReachedService, progress: Progress, watched_s: float) -
 def _try_former(
     service: ReachedService, version_id: str, other_id: str, progress: Progress, watched_s: float
 ) -> float:
-    """Start a former version, unless an earlier command has, and confirm it, or take it back.
+    """Start a former version, and confirm it, or take it back.
 
     Args:
         other_id: that was confirmed before.
@@ -119,7 +125,7 @@ def _try_former(
     try:
         if service.state.trial is None:
             put_on_trial(service, version_id, confirmed=other_id)
-        elif not _runs(service.state, version_id):
+        else:
             restart_supervised(service)
         ready = wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
@@ -153,10 +159,6 @@ def _undo_update(
         raise
 
 
-def _runs(state: ServiceOnBoard, version_id: str) -> bool:
-    return state.is_alive and state.state is not None and state.state.version == version_id
-
-
 def settled(service: ReachedService, progress: Progress) -> ReachedService:
     """Return a service whose version in force is confirmed, after whatever was interrupted.
 
@@ -168,7 +170,8 @@ def settled(service: ReachedService, progress: Progress) -> ReachedService:
         return service
     now = service.record.id
     if what == "note":
-        if state.is_alive and not _runs(state, now):
+        is_another = state.state is not None and state.state.version != now
+        if state.is_alive and is_another:
             restart_supervised(service)
         switch(host, layout, now, confirmed=True)
         return refreshed(service)

@@ -59,7 +59,8 @@ from armload.runs.placing import Deployed
 from armload.services.listing import ListedService
 from armload.services.managing import ChangedService, ServiceKeys, StoppedService
 from armload.services.status import BoardStatus
-from armload.services.updating import RolledBack, UpdatedService
+from armload.services.switching import RolledBack
+from armload.services.updating import UpdatedService
 from armload.tuning.choices import SearchSpace
 from armload.tuning.record import TuningDocument
 

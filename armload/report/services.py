@@ -32,7 +32,8 @@ from armload.services.managing import ChangedService, ServiceKeys, StoppedServic
 from armload.services.reaching import installed_key_file
 from armload.services.setting_up import InstalledService
 from armload.services.status import BoardStatus, ServiceStatus
-from armload.services.updating import RolledBack, UpdatedService
+from armload.services.switching import RolledBack
+from armload.services.updating import UpdatedService
 from armload.services.version import AnsweredSpeed, InstalledModel
 from armload.serving.service import Service
 

@@ -12,7 +12,7 @@ from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.progress import Progress
 from armload.core.shell import quote
-from armload.core.values import visible
+from armload.core.values import format_seconds, visible
 from armload.deploy.retry import with_retries
 from armload.engines.server import LOOPBACK
 from armload.services.state import ServiceOnBoard, SupervisorState, service_at
@@ -49,10 +49,11 @@ def wait_until_ready(
     """Wait until a version answers.
 
     Args:
-        before: as noted before it was started; what ended until then says nothing of it.
+        before: as noted before it was started; what was noted until then says nothing of it.
 
     Raises:
-        RunError: it ended, or another version runs in its place; says what it wrote last.
+        RunError: it ended, another version runs in its place, or it takes longer than its
+            supervisor would let it; says what it wrote last.
     """
     began_s = time.monotonic()
     with progress.step(f"Starting {layout.name} on {host.name}") as step:
@@ -60,7 +61,13 @@ def wait_until_ready(
             now = with_retries(lambda: service_at(host, layout))
             state = now.state if now is not None and now.is_alive else None
             waited_s = time.monotonic() - began_s
-            if now is None or state is None or state.version != version_id:
+            if now is not None and state is None and now.condition in ("failed", "stopped"):
+                left = now.state
+                if left is not None and left.is_news(before):
+                    why = left.last_end.what if left.last_end else now.condition
+                    raise _failed(host, layout, why)
+            is_its = state is not None and state.version == version_id
+            if now is None or state is None or not is_its or state.is_same_start(before):
                 if state is not None and state.fell_back is not None and state.is_news(before):
                     raise _failed(host, layout, f"it fell back: {state.fell_back.why}")
                 if waited_s > _BEGINS_WITHIN_S:
@@ -71,6 +78,8 @@ def wait_until_ready(
                 raise _failed(host, layout, state.last_end.what)
             elif state.state in ("failed", "stopped"):
                 raise _failed(host, layout, state.state)
+            elif waited_s > _BEGINS_WITHIN_S + (now.record.load_limit_s if now.record else 0):
+                raise _failed(host, layout, f"{state.state} for {format_seconds(waited_s)}")
             step.update(waited_s, note="loading the model")
             time.sleep(_LOOK_EVERY_S)
 

@@ -50,7 +50,6 @@ LOG_BYTES = 4 << 20
 _OOM_SCORE_ADJ = 500
 """The kernel ends the service before a shell or an SSH server."""
 
-_LOAD_S, _LOADS_AT_LEAST_BYTES_PER_S = 300, 2_000_000
 _MEMORY_MARGIN, _MEMORY_MORE_BYTES = 1.25, 64 << 20
 _MOST_OF_MEMORY = 0.95
 
@@ -402,14 +401,13 @@ def supervisor_lines(
         port: that it listens on; none for that of the record.
         failures: in a row, after which it is given up.
     """
-    size_bytes = max(each.forecast.weights_bytes for each in record.models)
     own: dict[str, object] = {
         "port": port or record.listening.port,
         "failures": failures,
         "address": record.listening.addresses[0],
         "oom_score_adj": _OOM_SCORE_ADJ,
         "log_bytes": LOG_BYTES,
-        "load_s": _LOAD_S + size_bytes // _LOADS_AT_LEAST_BYTES_PER_S,
+        "load_s": record.load_limit_s,
         "health": "yes",
     }
     if record.memory_limit_bytes is not None:

@@ -38,6 +38,7 @@ from armload.services.reaching import (
     reached_service,
 )
 from armload.services.state import ServiceOnBoard, installed_service
+from armload.services.switching import settled
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
 from armload.services.version import ServiceLayout
@@ -132,7 +133,8 @@ def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> Sto
 
 def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
     """Stop and start an installed service, and wait until it answers."""
-    with leased_service(board, name, progress, wait_s=wait_s) as service:
+    with leased_service(board, name, progress, wait_s=wait_s) as found:
+        service = settled(found, progress)
         act(service.host, *service.chosen, service.unit, "restart")
         now = _restarted(service, progress)
     return ChangedService(board=board.name, name=now.name, done="restarted", version=now.version)
@@ -147,7 +149,7 @@ def _restarted(service: ReachedService, progress: Progress) -> ServiceOnBoard:
         if now is not None and (before is None or now.pid != before.pid):
             break
         time.sleep(_FOLLOW_EVERY_S)
-    return wait_until_ready(service.host, service.layout, service.record.id, progress)
+    return wait_until_ready(service.host, service.layout, service.record.id, progress, before)
 
 
 def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
@@ -227,8 +229,9 @@ def change_keys(
             write_keys(host, layout, kept, lambda path: opened_to(facts, service.unit, path))
             # The server reads its keys when it starts.
             if service.state.is_alive:
+                confirmed = settled(service, progress)
                 act(host, *service.chosen, service.unit, "restart")
-                _restarted(service, progress)
+                _restarted(confirmed, progress)
         return ServiceKeys(
             board=board.name,
             name=layout.name,

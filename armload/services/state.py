@@ -50,7 +50,7 @@ class SupervisorState(BaseModel):
     version: str = ""
     pid: Count = 0
     child: Count | None = None
-    boot_id: str = ""
+    boot_id: str | None = None
     started_s: float | None = None
     ready_s: float | None = None
     restarts: Count = 0
@@ -65,6 +65,10 @@ class SupervisorState(BaseModel):
             return True
         return (before.last_end, before.fell_back) != (self.last_end, self.fell_back)
 
+    def is_same_start(self, before: SupervisorState | None) -> bool:
+        """Say whether the server has not been started since another note."""
+        return before is not None and (before.pid, before.started_s) == (self.pid, self.started_s)
+
 
 class ServiceOnBoard(Value):
     """An installed service, as its board tells.
@@ -73,7 +77,8 @@ class ServiceOnBoard(Value):
         name: of its folder.
         version: in force; none where installing it was interrupted.
         former: to which it can be rolled back.
-        trial: what it falls back to, while an update is not confirmed.
+        trial: the version that was confirmed last, to which the board falls back, while another
+            one is not.
         kept: ids of all versions there.
         record: of the version in force; none where that cannot be read.
         speed: of that version, right after it was started first.
@@ -120,11 +125,17 @@ class ServiceOnBoard(Value):
     @property
     def rollback(self) -> str | None:
         """The version that a rollback puts in force; none where there is none."""
-        if self.former in self.kept and self.former != self.version:
-            return self.former
-        # The power failed between two notes of an earlier rollback.
-        others = sorted(each for each in self.kept if each != self.version)
-        return others[-1] if self.former is not None and others else None
+        is_other = self.former in self.kept and self.former != self.version
+        return self.former if is_other else None
+
+    @property
+    def interrupted(self) -> Literal["update", "rollback", "note"] | None:
+        """What was interrupted; a note: only to remove what says so."""
+        if self.trial is None:
+            return None
+        if self.trial in (self.version, self.former):
+            return "note"
+        return "rollback" if self.former == self.version else "update"
 
 
 def installed_services(host: Host, workdir: PurePosixPath) -> tuple[ServiceOnBoard, ...]:

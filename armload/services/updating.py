@@ -1,22 +1,17 @@
-"""Changing the version of a service that is in force, and going back to the one before."""
+"""Making a new version of a service, trying it, and putting it in force if it is good enough."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from statistics import median
 from typing import Literal, NamedTuple
 
-from armload.analysis.comparison import ComparedFigure
-from armload.analysis.ratios import as_long
-from armload.analysis.statistics import Ratio, ratio_of_runs, surely_above
-from armload.boards.board import Board
 from armload.boards.ports import free_port
 from armload.boards.probe import probe
-from armload.core.errors import ArmloadError, RunError, SlowerError, UsageError
+from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
-from armload.core.values import Value, three_figures
+from armload.core.values import Value
 from armload.deploy.retry import with_retries
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -33,7 +28,7 @@ from armload.services.folder import (
     write_version,
 )
 from armload.services.init_systems import as_root
-from armload.services.installing import act, install_unit
+from armload.services.installing import install_unit
 from armload.services.making import (
     MadeVersion,
     WantedModel,
@@ -41,39 +36,18 @@ from armload.services.making import (
     make_version,
     supervisor_lines,
 )
-from armload.services.reaching import ReachedService, key_of, leased_service, reached_on
+from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
-from armload.services.state import SupervisorState
+from armload.services.speeds import SpeedChange, compared
+from armload.services.switching import (
+    WATCHED_S,
+    put_on_trial,
+    settled,
+    take_back,
+    watch,
+)
 from armload.services.users import UserIds, ensure_user, hand_over
 from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
-
-WATCHED_S = 60.0
-"""After a switch, in which a crash makes the old version come back."""
-
-_LOOK_EVERY_S = 2.0
-
-
-class SpeedChange(Value):
-    """How fast one model answers, in the new version against the old one.
-
-    Attributes:
-        model: its alias.
-        old_tps, new_tps: tokens per second, medians of equal requests.
-        ratio: of the times per token: above 1, the new version is slower.
-    """
-
-    model: str
-    old_tps: float
-    new_tps: float
-    ratio: Ratio
-
-    @property
-    def sentence(self) -> str:
-        return (
-            f"{self.model}: {three_figures(self.new_tps)} tokens/s against "
-            f"{three_figures(self.old_tps)} of the old version, {as_long(self.ratio)} "
-            "per token."
-        )
 
 
 class UpdatedService(Value):
@@ -96,23 +70,6 @@ class UpdatedService(Value):
     changes: tuple[SpeedChange, ...]
     silent_s: float
     notes: tuple[str, ...] = ()
-
-
-class RolledBack(Value):
-    """A service whose former version is in force again, and answers.
-
-    Attributes:
-        version: in force now.
-        former: that was in force; a further rollback goes there.
-        models: that it serves.
-    """
-
-    board: str
-    name: str
-    version: str
-    former: str
-    models: str
-    silent_s: float
 
 
 class _Change(NamedTuple):
@@ -159,7 +116,7 @@ def update(
         host, board = where.connection.host, where.connection.board
         with leased_board(where, progress):
             service = reached_on(host, board, name)
-            service = _settled(service, progress)
+            service = settled(service, progress)
             old = service.record
             wanted = WantedService(
                 name=service.layout.name,
@@ -219,25 +176,6 @@ def _draft_of(model: InstalledModel) -> str:
     return model.draft.sha256 if model.draft else ""
 
 
-def _settled(service: ReachedService, progress: Progress) -> ReachedService:
-    """Return a service without an update that was interrupted: its old version is in force."""
-    state = service.state
-    if state.trial is None:
-        return service
-    host, layout = service.host, service.layout
-    if state.trial == state.version:
-        switch(host, layout, state.trial, confirmed=True)
-    else:
-        progress.say(
-            f"{host.name}: an earlier update of {layout.name} was interrupted; going back to its "
-            "former version first."
-        )
-        switch(host, layout, state.trial, confirmed=True)
-        _restart(service)
-        wait_until_ready(host, layout, state.trial, progress)
-    return reached_on(host, service.board, layout.name)
-
-
 def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
     service, made = change.service, change.made
     host, layout, old = service.host, service.layout, service.record
@@ -248,7 +186,8 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
     is_switched = False
     try:
         write_version(host, layout, version_id, made.files)
-        _hand_over(service)
+        if service.unit.user:
+            hand_over(host, *service.chosen, service.unit)
         if is_beside:
             changes = _tried(change)
         else:
@@ -262,20 +201,18 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
             write_run(host, layout, script, made.supervise)
         is_switched = True
         began_s = time.monotonic()
-        switch(host, layout, version_id, trial=old.id)
-        _hand_over(service)
-        _restart(service, by_init=is_other_run)
+        put_on_trial(service, version_id, confirmed=old.id, by_init=is_other_run)
         wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
         speeds = ask(host, made.record, change.key, progress)
         if not is_beside:
             changes = _compared(change, speeds)
-        _watched(change, service.look().state)
+        watch(service, version_id, service.look().state, change.watched_s, progress)
         write_speed(host, layout, version_id, speeds.model_dump_json())
         kept = [each for each in service.state.kept if each not in (old.id, version_id)]
         switch(host, layout, version_id, former=old.id, confirmed=True, removed=kept)
     except BaseException:
-        _back(change, is_switched=is_switched)
+        _undo(change, is_switched=is_switched)
         raise
     unit = unit_of(layout, made.record)
     kept_unit = install_unit(host, *service.chosen, unit, overwrite=overwrite) == "kept"
@@ -292,11 +229,6 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         silent_s=silent_s,
         notes=(*made.notes, *([note] if kept_unit else [])),
     )
-
-
-def _hand_over(service: ReachedService) -> None:
-    if service.unit.user:
-        hand_over(service.host, *service.chosen, service.unit)
 
 
 def _fits_beside(change: _Change) -> bool:
@@ -336,159 +268,17 @@ def _tried(change: _Change) -> tuple[SpeedChange, ...]:
 
 
 def _compared(change: _Change, speeds: AnsweredSpeeds) -> tuple[SpeedChange, ...]:
-    """Compare the new version's speed with the old one's record.
-
-    Raises:
-        SlowerError: it is certainly slower by more than what is allowed.
-    """
-    former = change.service.state.speed
-    old_times = {each.model: each.token_s for each in former.models} if former else {}
-    pairs = [
-        (each, old_times.get(each.model) or _only(former, speeds))
-        for each in speeds.models
-        if each.token_s
-    ]
-    found = []
-    figures = []
-    for new, old in pairs:
-        if not old:
-            continue
-        ratio = ratio_of_runs(old, new.token_s)
-        figures.append(
-            ComparedFigure(
-                key="token_s",
-                heading="time per token",
-                unit="s/token",
-                a=median(old),
-                b=median(new.token_s),
-                a_runs=len(old),
-                b_runs=len(new.token_s),
-                ratio=ratio,
-                finding=ratio.finding,
-            )
-        )
-        found.append(
-            SpeedChange(
-                model=new.model,
-                old_tps=1 / median(old),
-                new_tps=1 / median(new.token_s),
-                ratio=ratio,
-            )
-        )
-    slow = surely_above(1 + change.slower, [each.low_at for each in figures])
-    if slow:
-        said = " ".join(found[each].sentence for each in slow)
-        raise SlowerError(
-            f"{change.service.host.name}: the new version is slower than --slower "
-            f"{change.slower:.0%} allows. {said} The old version goes on.",
-            "Allow it with a larger --slower, or change less at a time.",
-        )
-    return tuple(found)
+    service = change.service
+    return compared(service.state.speed, speeds, change.slower, service.host.name)
 
 
-def _only(former: AnsweredSpeeds | None, new: AnsweredSpeeds) -> tuple[float, ...]:
-    """Return the times of the only model that there was, in place of which another one comes."""
-    if former is None or len(former.models) != 1 or len(new.models) != 1:
-        return ()
-    return former.models[0].token_s
-
-
-def _watched(change: _Change, before: SupervisorState | None) -> None:
-    """Look at the new version for a while.
-
-    Args:
-        before: as noted when it answered.
-
-    Raises:
-        RunError: it ended.
-    """
-    service, version_id = change.service, change.made.record.id
-    until_s = time.monotonic() + change.watched_s
-    label = f"Watching {service.layout.name} on {service.host.name}"
-    with change.progress.step(label, total=int(change.watched_s)) as step:
-        while (left_s := until_s - time.monotonic()) > 0:
-            state = service.look().state
-            is_its = state is not None and state.version == version_id
-            if state is None or not is_its or state.is_news(before):
-                why = state.last_end.what if state and state.last_end else "it was replaced"
-                raise RunError(
-                    f"{service.host.name}: the new version of {service.layout.name} ended soon "
-                    f"after its start: {why}.",
-                    f"Its log: armload service.logs --board {service.host.name} --name "
-                    f"{service.layout.name}",
-                )
-            step.update(int(change.watched_s - left_s))
-            time.sleep(min(_LOOK_EVERY_S, max(left_s, 0.1)))
-
-
-def _back(change: _Change, *, is_switched: bool) -> None:
+def _undo(change: _Change, *, is_switched: bool) -> None:
     """Let the old version go on after a failed update; what cannot be done now is said."""
     service = change.service
-    host, layout, old = service.host, service.layout, service.record
-    say = change.progress.say
+    if is_switched and not take_back(service, service.record.id, change.progress):
+        return
     try:
-        if is_switched:
-            say(f"{host.name}: going back to the old version of {layout.name}.")
-            switch(host, layout, old.id, confirmed=True)
-            before = service.look().state
-            _restart(service)
-            wait_until_ready(host, layout, old.id, change.progress, before)
-        delete_folder(host, layout.version(change.made.record.id))
+        delete_folder(service.host, service.layout.version(change.made.record.id))
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
-        say(
-            f"{said} If the new version fails, the board goes back by itself. To see how it is: "
-            f"armload service.status --board {host.name}"
-        )
-
-
-def _restart(service: ReachedService, *, by_init: bool = False) -> None:
-    """Have the supervisor start the version that is in force now."""
-    state = service.look()
-    pid = state.state.pid if state.state is not None and state.is_alive else 0
-    if pid and not by_init:
-        command = f"kill -HUP {pid:d}"
-        if service.chosen.init.needs_root:
-            command = as_root(command, service.chosen.facts)
-        if service.host.run(command).status == 0:
-            return
-    act(service.host, *service.chosen, service.unit, "restart")
-
-
-def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> RolledBack:
-    """Put the former version of a service in force again; the one that was becomes the former.
-
-    Raises:
-        UsageError: there is none.
-        RunError: it does not answer; the service goes on with the version that it had.
-    """
-    with leased_service(board, name, progress, wait_s=wait_s) as service:
-        host, layout = service.host, service.layout
-        target, now = service.state.rollback, service.record.id
-        if service.state.trial not in (None, now):
-            target = service.state.trial
-        if target is None:
-            raise UsageError(
-                f"{board.name}: the service {layout.name} has no former version.",
-                "There is one after the first armload service.update.",
-            )
-        began_s = time.monotonic()
-        switch(host, layout, target, former=now, confirmed=True)
-        _restart(service)
-        try:
-            wait_until_ready(host, layout, target, progress, service.state.state)
-        except BaseException:
-            switch(host, layout, now, former=target, confirmed=True)
-            _restart(service)
-            progress.say(f"{board.name}: {layout.name} goes on with its version {now}.")
-            raise
-        silent_s = time.monotonic() - began_s
-        record = service.look().record
-    return RolledBack(
-        board=board.name,
-        name=layout.name,
-        version=target,
-        former=now,
-        models=record.names if record else "",
-        silent_s=silent_s,
-    )
+        change.progress.say(f"{said} The next update deletes what the failed one has left.")

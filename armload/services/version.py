@@ -16,6 +16,8 @@ from armload.deploy.layout import Layout
 from armload.engines.job import BinaryRecord, ModelRecord
 from armload.engines.service_plan import ServingPlan
 
+_LOAD_S, _LOADS_AT_LEAST_BYTES_PER_S = 300, 2_000_000
+
 
 def new_version_id() -> str:
     """Return an id by which versions sort by time."""
@@ -124,6 +126,12 @@ class ServiceVersion(Value):
     def names(self) -> str:
         """What its models are called."""
         return ", ".join(each.alias for each in self.models)
+
+    @property
+    def load_limit_s(self) -> int:
+        """How long it may load before it counts as failed."""
+        size_bytes = max(each.forecast.weights_bytes for each in self.models)
+        return _LOAD_S + size_bytes // _LOADS_AT_LEAST_BYTES_PER_S
 
 
 class AnsweredSpeed(Value):

@@ -50,7 +50,8 @@ from armload.services.listing import ListedService
 from armload.services.managing import ChangedService, ServiceKeys, StoppedService
 from armload.services.setting_up import InstalledService
 from armload.services.status import BoardStatus
-from armload.services.updating import RolledBack, UpdatedService
+from armload.services.switching import RolledBack
+from armload.services.updating import UpdatedService
 from armload.serving.chat import Reply
 from armload.serving.dialects.openai import OpenAiChat
 from armload.serving.target import LoadTarget
@@ -444,7 +445,7 @@ DONE: Mapping[str, StandIns] = {
         "armload.services.updating.update": reading("updated", UpdatedService),
     },
     "service.rollback --board kitchen": {
-        "armload.services.updating.roll_back": returning(
+        "armload.services.switching.roll_back": returning(
             RolledBack(
                 board="kitchen",
                 name="tutor",

@@ -79,6 +79,18 @@ def test_a_service_is_ready_when_its_health_is_good(service: ServiceFolder) -> N
     assert (stopped["state"], stopped["child"], stopped["memory_bytes"]) == ("stopped", None, 0)
 
 
+def test_a_boot_without_an_id_has_none(service: ServiceFolder) -> None:
+    as_root()
+    inside = 'mount -t tmpfs none /proc/sys/kernel/random && exec "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", "true"], check=False).returncode:
+        pytest.skip("takes a mount namespace")
+    service.words = ("unshare", "-m", "sh", "-c", inside, "sh", *service.words)
+    service.version("a", FOREVER)
+    service.use("a")
+    service.start()
+    assert service.waits_for(state="loading")["boot_id"] == ""
+
+
 def test_a_server_that_speaks_no_http_is_ready_when_it_accepts(service: ServiceFolder) -> None:
     code = (
         "import socket\n"

@@ -234,12 +234,45 @@ def test_what_no_supervisor_writes_is_no_state(hostile: str) -> None:
     assert (found.state, found.record, found.condition) == (None, None, "not running")
 
 
-def test_a_rollback_survives_a_power_cut_between_its_notes() -> None:
-    (found,) = parse_services(told("#version b", "#former b", "#kept a", "#kept b"), "kitchen")
-    assert found.rollback == "a"
+def test_a_rollback_goes_to_another_version_that_is_there() -> None:
+    def target(*lines: str) -> str | None:
+        (found,) = parse_services(told("#version b", *lines), "kitchen")
+        return found.rollback
+
+    kept = ("#kept a", "#kept b")
+    assert target("#former a", *kept) == "a"
+    assert target("#former x", *kept) is None
+    assert target("#former b", *kept) is None
     (first,) = parse_services(told("#version b", "#kept b"), "kitchen")
-    assert first.rollback is None
     assert not first.is_complete
+
+
+@pytest.mark.parametrize(
+    ("version", "former", "trial", "what"),
+    [
+        ("a", "x", "", None),
+        ("a", "x", "a", "note"),
+        ("b", "x", "a", "update"),
+        ("b", "", "a", "update"),
+        ("b", "a", "a", "note"),
+        ("a", "a", "b", "rollback"),
+    ],
+)
+def test_what_was_interrupted_is_seen_by_its_notes(
+    version: str, former: str, trial: str, what: str | None
+) -> None:
+    notes = [("version", version), ("former", former), ("trial", trial)]
+    lines = [f"#{name} {each}" for name, each in notes if each]
+    (found,) = parse_services(told(*lines), "kitchen")
+    assert found.interrupted == what
+
+
+def test_a_supervisor_that_cannot_read_the_boot_s_id_is_understood() -> None:
+    for noted in ('"boot_id":null', '"boot_id":""'):
+        state = f'{{"state":"failed","pid":7,{noted}}}'
+        (found,) = parse_services(told("#version b", "#state", state), "kitchen")
+        assert found.state is not None
+        assert (found.state.state, found.condition) == ("failed", "not running")
 
 
 def test_an_update_keeps_what_is_not_named() -> None:

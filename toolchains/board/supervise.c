@@ -93,7 +93,7 @@ static size_t append_boot(char *line, size_t length)
 {
     char text[SMALL_FILE_BYTES];
     if (!read_small_file("/proc/sys/kernel/random/boot_id", text))
-        return armload_append(line, length, ",\"boot_id\":null");
+        text[0] = '\0';
     return armload_append(line, length, ",\"boot_id\":\"%.*s\"", (int)strspn(text, "0123456789abcdef-"), text);
 }
 

@@ -431,7 +431,7 @@ def rollback(options: OneServiceOptions) -> Result:
     from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import rolled_back_line
-    from armload.services.updating import roll_back
+    from armload.services.switching import roll_back
 
     board = load_board(options.board)
     done = roll_back(board, terminal.progress(), name=options.name, wait_s=options.wait_s)

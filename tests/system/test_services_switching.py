@@ -1,0 +1,347 @@
+"""Which version of a service is in force, with a real supervisor, through every power cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from armload.boards.board import Board, LocalReach
+from armload.boards.boot import BootFacts
+from armload.boards.host import Completed
+from armload.boards.local import LocalHost
+from armload.build.helper import SUPERVISE, helper
+from armload.build.target import machine_architecture
+from armload.core.errors import BoardError, RunError, UsageError
+from armload.core.progress import Silent
+from armload.core.shell import quote, render
+from armload.services import asking
+from armload.services.asking import wait_until_ready
+from armload.services.folder import switch
+from armload.services.init_systems import Cron
+from armload.services.reaching import ReachedService
+from armload.services.setting_up import BoardInit, unit_of
+from armload.services.state import installed_service
+from armload.services.switching import put_on_trial, rolled_back, settled
+from armload.services.version import ServiceLayout, ServiceVersion
+from tests.golden.results import value
+from tests.supervised import ServiceFolder, is_gone
+from tests.waiting import wait_until
+
+RECORD = value("installed", dict)["record"]
+MOST_CUTS = 30
+
+
+class Heard(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def say(self, text: str) -> None:
+        self.said += f"{text}\n"
+
+
+class PowerCutHost(LocalHost):
+    """A board whose power fails before a chosen change of its files, or signal.
+
+    Attributes:
+        left: a file with the number of changes until then; none for never.
+    """
+
+    left: Path | None = None
+    is_off = False
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        if self.left is None:
+            return super().run(command, stdin=stdin, timeout_s=timeout_s)
+        if not self.is_off:
+            file = quote(self.left)
+            counting = (
+                f"count() {{ read -r left <{file}; left=$((left - 1)); echo $left >{file}; "
+                '[ "$left" -gt 0 ] || { command kill -9 $$; exit 9; }; }\n'
+            )
+            for word in ("mv", "rm", "ln", "kill"):
+                counting += f'{word}() {{ count; command {word} "$@"; }}\n'
+            done = super().run(counting + command, stdin=stdin, timeout_s=timeout_s)
+            self.is_off = int(self.left.read_text()) <= 0
+            if not self.is_off:
+                return done
+        raise BoardError("The power has failed.")
+
+
+class Kitchen:
+    """A service on this machine, whose init is a person who types.
+
+    Attributes:
+        host: where its commands run.
+        versions: in its folder.
+        said: by commands.
+    """
+
+    def __init__(self, workdir: Path) -> None:
+        self.host = PowerCutHost("kitchen")
+        self.layout = ServiceLayout(workdir=PurePosixPath(workdir), name="tutor")
+        folder = Path(self.layout.folder)
+        folder.parent.mkdir(parents=True)
+        program = str(helper(SUPERVISE, architecture=machine_architecture()).path)
+        self.versions = ServiceFolder(folder, [program])
+        values = {"name": "tutor", "supervise": program, "folder": self.layout.folder}
+        (folder / "run").write_text(render("service/run.sh.j2", values))
+        self.progress = Heard()
+
+    def add(self, name: str, start: str = "") -> None:
+        """Write a version: one that answers, or one that runs a script."""
+        if start:
+            self.versions.version(name, start, failures=2)
+        else:
+            self.versions.server(name, failures=2)
+        record = {**RECORD, "id": name, "service": "tutor", "init": "cron"}
+        path = self.versions.folder / "versions" / name / "service.json"
+        path.write_text(json.dumps(record) + "\n")
+
+    def notes(self, version: str, former: str = "", trial: str = "") -> None:
+        for name, text in (("version", version), ("former", former), ("trial", trial)):
+            path = self.versions.folder / name
+            path.unlink(missing_ok=True)
+            if text:
+                path.write_text(f"{text}\n")
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """The versions in force, before it, and on which a trial falls back; "-" for none."""
+        paths = [self.versions.folder / name for name in ("version", "former", "trial")]
+        return tuple(path.read_text().strip() if path.exists() else "-" for path in paths)
+
+    def boots(self) -> None:
+        """Start the version in force, and wait until it, or the one behind it, answers."""
+        self.host.left, self.host.is_off = None, False
+        process = self.versions.start()
+        self.versions.waits_for(state="ready", pid=process.pid)
+
+    def fails_after(self, changes: int) -> None:
+        self.host.left = Path(self.layout.workdir / "left")
+        self.host.left.write_text(f"{changes}\n")
+
+    def loses_power(self) -> None:
+        state = self.versions.state()
+        if state and not is_gone(state["pid"]):
+            os.kill(state["pid"], signal.SIGKILL)
+        self.versions.close()
+        if state and state["child"]:
+            wait_until(lambda: is_gone(state["child"]))
+
+    def reached(self) -> ReachedService:
+        state = installed_service(self.host, self.layout.workdir, "tutor")
+        assert state.record is not None
+        return ReachedService(
+            host=self.host,
+            board=Board(
+                name="kitchen",
+                target="host",
+                reach=LocalReach(kind="local"),
+                workdir=self.layout.workdir,
+            ),
+            state=state,
+            record=state.record,
+            layout=self.layout,
+            chosen=BoardInit(BootFacts(), Cron(BootFacts())),
+            unit=unit_of(self.layout, state.record),
+        )
+
+    @property
+    def answers(self) -> str:
+        """The version that answers now."""
+        state = installed_service(self.host, self.layout.workdir, "tutor")
+        assert state.condition == "ready"
+        assert state.state is not None
+        return state.state.version
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kitchen]:
+    monkeypatch.setattr(asking, "_LOOK_EVERY_S", 0.05)
+    made = Kitchen(tmp_path)
+    yield made
+    made.host.left = None
+    made.loses_power()
+
+
+def test_a_rollback_is_confirmed_once_the_former_version_answers(board: Kitchen) -> None:
+    board.add("a")
+    board.add("b")
+    board.notes("b", former="a")
+    board.boots()
+    done = rolled_back(board.reached(), board.progress, 0.0)
+    assert (done.version, done.former, board.answers) == ("a", "b", "a")
+    assert board.noted == ("a", "b", "-")
+    assert rolled_back(board.reached(), board.progress, 0.0).version == board.answers == "b"
+
+
+@pytest.mark.parametrize("fault", ["exit 3", "crash"])
+def test_a_former_version_that_fails_gives_way_again(board: Kitchen, fault: str) -> None:
+    board.add("b")
+    if fault == "crash":
+        board.add("a")
+        start = board.versions.folder / "versions" / "a" / "start"
+        start.write_text(f"(sleep 1.5; kill -9 $$) &\n{start.read_text()}")
+    else:
+        board.add("a", f"echo no such option; {fault}")
+    board.notes("b", former="a")
+    board.boots()
+    with pytest.raises(RunError) as failed:
+        rolled_back(board.reached(), board.progress, 60.0)
+    assert ("signal 9" if fault == "crash" else "exit 3") in failed.value.message
+    assert ("no such option" in failed.value.message) is (fault == "exit 3")
+    assert "goes back to its version b" in board.progress.said
+    assert (board.answers, board.noted) == ("b", ("b", "a", "-"))
+
+
+def test_without_a_former_version_nothing_is_rolled_back(board: Kitchen) -> None:
+    board.add("a")
+    for former in ("", "a", "gone"):
+        board.notes("a", former=former)
+        board.versions.start()
+        board.versions.waits_for(state="ready")
+        with pytest.raises(UsageError, match="no former version"):
+            rolled_back(board.reached(), board.progress, 0.0)
+        board.loses_power()
+
+
+def updates(board: Kitchen) -> None:
+    """Put version b in force as an update does that has tried it."""
+    service = board.reached()
+    put_on_trial(service, "b", confirmed="a")
+    wait_until_ready(board.host, board.layout, "b", board.progress, service.state.state)
+    switch(board.host, board.layout, "b", former="a", confirmed=True, removed=["x"])
+
+
+def rolls_back(board: Kitchen) -> None:
+    rolled_back(board.reached(), board.progress, 0.0)
+
+
+@pytest.mark.parametrize("then", ["settled", "rolled back"])
+@pytest.mark.parametrize("begun", ["update", "rollback", "undone update"])
+def test_after_a_power_cut_at_any_change_every_verb_finds_its_way(
+    board: Kitchen, tmp_path: Path, begun: str, then: str
+) -> None:
+    for name in ("a", "b", "x"):
+        board.add(name)
+    before = {
+        "update": ("a", "x", ""),
+        "rollback": ("b", "a", ""),
+        "undone update": ("b", "x", "a"),
+    }[begun]
+    command = updates if begun == "update" else rolls_back
+    seen = set()
+    for changes in range(1, MOST_CUTS):
+        if not (board.versions.folder / "versions" / "x").exists():
+            board.add("x")
+        board.notes(*before)
+        board.boots()
+        board.fails_after(changes)
+        try:
+            command(board)
+        except BoardError:
+            is_cut = True
+        else:
+            is_cut = False
+        board.loses_power()
+        cut = board.noted
+        seen.add(cut)
+        board.boots()
+        assert board.answers == cut[0]
+        version, former, trial = cut
+        if then == "settled":
+            expected = {
+                "update": "b" if (version, former) == ("b", "a") else "a",
+                "rollback": version,
+                "undone update": "a",
+            }[begun]
+            now = settled(board.reached(), board.progress).record.id
+        elif cut == ("a", "x", "-") and begun == "update":
+            expected = "x"  # nothing of the update has been noted
+            now = rolled_back(board.reached(), board.progress, 0.0).version
+        else:
+            # What is confirmed but for a note goes there and back, as it does after that.
+            is_done = version == "a" and former == "b"
+            expected = version if version == trial else "b" if is_done else "a"
+            now = rolled_back(board.reached(), board.progress, 0.0).version
+        assert (now, board.answers) == (expected, expected), (changes, cut)
+        assert board.noted[0] == expected
+        assert board.noted[2] == "-"
+        assert board.noted[1] != expected
+        board.loses_power()
+        if not is_cut:
+            break
+    assert not is_cut
+    assert len(seen) >= 3
+
+
+def test_what_was_cut_before_its_signal_is_started(board: Kitchen) -> None:
+    board.add("a")
+    board.add("b")
+    for begun, former in (("update", "-"), ("rollback", "a")):
+        board.notes("b", former=former.replace("-", ""))
+        board.boots()
+        switch(board.host, board.layout, "a", trial="b" if begun == "rollback" else "")
+        if begun == "update":
+            (board.versions.folder / "trial").write_text("a\n")
+        assert board.reached().state.interrupted == ("note" if begun == "update" else "rollback")
+        assert settled(board.reached(), board.progress).record.id == "a"
+        wait_until(lambda: board.versions.state()["version"] == "a")
+        board.versions.waits_for(state="ready")
+        assert board.noted[2] == "-"
+        board.loses_power()
+
+
+def test_an_old_version_that_is_gone_does_not_stand_in_the_way_of_an_update(
+    board: Kitchen,
+) -> None:
+    board.add("a", "echo its model is gone; exit 1")
+    board.add("b")
+    board.notes("b", trial="a")
+    board.boots()
+    assert settled(board.reached(), board.progress).record.id == "b"
+    wanted = {"state": "ready", "version": "b"}.items()
+    wait_until(lambda: wanted <= board.versions.state().items())
+    assert board.noted == ("b", "-", "-")
+    assert "its model is gone" in board.progress.said
+    assert "goes on with its version b" in board.progress.said
+
+
+def test_the_board_goes_back_by_itself_and_the_note_of_it_is_settled(board: Kitchen) -> None:
+    board.add("a")
+    board.add("b", "exit 1")
+    board.notes("b", former="x", trial="a")
+    board.boots()
+    assert (board.answers, board.noted) == ("a", ("a", "x", "-"))
+    assert settled(board.reached(), board.progress).record.id == "a"
+
+
+def test_a_supervisor_that_has_given_up_is_not_waited_for(board: Kitchen) -> None:
+    board.add("a", "echo no such file; exit 1")
+    board.notes("a")
+    assert board.versions.run()[0] == 69
+    with pytest.raises(RunError, match=r"exit 1\. It wrote last:\n(.*\n)*  no such file"):
+        wait_until_ready(board.host, board.layout, "a", board.progress)
+
+
+def test_loading_is_waited_for_as_long_as_its_supervisor_does(
+    board: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_BEGINS_WITHIN_S", 0)
+    monkeypatch.setattr(ServiceVersion, "load_limit_s", 1)
+    board.add("a", "echo reading; exec sleep 1000")
+    board.notes("a")
+    board.versions.start()
+    board.versions.logs("reading")
+    began_s = time.monotonic()
+    with pytest.raises(RunError, match=r"loading for .*It wrote last:\n  reading"):
+        wait_until_ready(board.host, board.layout, "a", board.progress)
+    assert time.monotonic() - began_s > 1

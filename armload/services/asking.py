@@ -36,6 +36,7 @@ _PROMPT = "Once upon a time"
 _TOKENS, _REQUESTS = 16, 5
 _ANSWERS_WITHIN_S = 900.0
 _REFUSED = (401, 403)
+_LOOKS_FOR_END = 3
 _LOG_TAIL_BYTES, _LOG_LINES = 16384, 12
 
 
@@ -116,20 +117,44 @@ def reached(host: Host, record: ServiceVersion, port: int | None = None) -> Iter
 
 
 def ask(
-    host: Host, record: ServiceVersion, key: str, progress: Progress, port: int | None = None
+    host: Host,
+    layout: ServiceLayout,
+    record: ServiceVersion,
+    key: str,
+    progress: Progress,
+    port: int | None = None,
 ) -> AnsweredSpeeds:
     """Have every model of a service generate some tokens, and return how fast it did.
 
     Raises:
-        RunError: one does not answer.
+        RunError: one does not answer; says what it wrote last where its server has ended.
     """
     speeds = []
     with reached(host, record, port) as url:
         _check_keys(url, host.name)
         for model in record.models:
             with progress.step(f"Asking {model.alias} for {_TOKENS} tokens"):
-                speeds.append(_asked(url, key, model, host.name))
+                try:
+                    speeds.append(_asked(url, key, model, host.name))
+                except RunError as error:
+                    if why := _ended(host, layout):
+                        raise _failed(host, layout, f"its server ended: {why}") from error
+                    raise
     return AnsweredSpeeds(models=tuple(speeds))
+
+
+def _ended(host: Host, layout: ServiceLayout) -> str:
+    """Return how the server of a service ended that was ready before; empty if it runs on."""
+    for _ in range(_LOOKS_FOR_END):  # its supervisor hears of it after the client
+        try:
+            now = with_retries(lambda: service_at(host, layout))
+        except ConnectError:
+            return ""
+        state = now.state if now is not None else None
+        if state is not None and state.last_end and (state.restarts or state.child is None):
+            return state.last_end.what
+        time.sleep(_LOOK_EVERY_S)
+    return ""
 
 
 def _check_keys(url: str, board: str) -> None:

@@ -154,7 +154,7 @@ def install(
                     hand_over(host, *chosen, unit)
                 act(host, *chosen, unit, "start")
                 wait_until_ready(host, layout, made.record.id, progress)
-                speeds = ask(host, made.record, keys[0].key, progress)
+                speeds = ask(host, layout, made.record, keys[0].key, progress)
                 key_kept(board.name, keys[0])
                 write_speed(host, layout, made.record.id, speeds.model_dump_json())
             except BaseException:

@@ -204,7 +204,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         put_on_trial(service, version_id, confirmed=old.id, by_init=is_other_run)
         wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
-        speeds = ask(host, made.record, change.key, progress)
+        speeds = ask(host, layout, made.record, change.key, progress)
         if not is_beside:
             changes = _compared(change, speeds)
         watch(service, version_id, service.look().state, change.watched_s, progress)
@@ -261,7 +261,7 @@ def _tried(change: _Change) -> tuple[SpeedChange, ...]:
         if host.run(start).status != 0:
             raise RunError(f"{host.name}: the new version cannot be started.")
         wait_until_ready(host, trying, record.id, change.progress)
-        speeds = ask(host, record, change.key, change.progress, port=port)
+        speeds = ask(host, trying, record, change.key, change.progress, port=port)
         return _compared(change, speeds)
     finally:
         end_trying(host, service.chosen.facts, layout)

@@ -123,6 +123,8 @@ class Client:
             # The system's reason; asyncio puts the address into its text.
             reason = os.strerror(errno) if errno else str(error.os_error or error)
             answer.fail("client-limit" if errno in _LIMITS else "refused", reason)
+        except aiohttp.ClientPayloadError:  # its words are about encodings
+            answer.fail("dropped", "the connection ended in the middle of the answer")
         except (aiohttp.ClientError, OSError) as error:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except Exception as error:  # noqa: BLE001 - whatever a service sends, the load goes on

@@ -119,6 +119,8 @@ def test_it_answers_with_its_key_alone_and_says_where(ann: Person, tutor: dict[s
     assert code == 200
     assert "access-control-allow-origin: none" in shown.lower()
     assert answers(ann)
+    limits = ann.on_board("cat /proc/$(pidof llama-server)/limits | grep 'Max cpu time'")
+    assert limits.split()[3:5] == ["unlimited", "unlimited"]
     secret = ann.on_board("cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | strings")
     assert key not in secret
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,7 @@ from armload.build.helper import SUPERVISE, helper
 from armload.build.target import machine_architecture
 from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
-from armload.core.shell import quote, render
+from armload.core.shell import join, quote, render
 from armload.services import asking
 from armload.services.asking import wait_until_ready
 from armload.services.folder import switch
@@ -345,3 +346,29 @@ def test_loading_is_waited_for_as_long_as_its_supervisor_does(
     with pytest.raises(RunError, match=r"loading for .*It wrote last:\n  reading"):
         wait_until_ready(board.host, board.layout, "a", board.progress)
     assert time.monotonic() - began_s > 1
+
+
+_ENDS_IN_MID_ANSWER = """
+import http.server, os, sys
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 401)
+        self.end_headers()
+    def do_POST(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        print("out of luck", flush=True)
+        os._exit(3)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
+"""
+
+
+def test_a_server_that_ends_in_mid_answer_is_told_with_its_last_words(board: Kitchen) -> None:
+    words = [sys.executable, "-S", "-c", _ENDS_IN_MID_ANSWER, str(board.versions.port)]
+    board.add("a", f"exec {join(words)}")
+    board.notes("a")
+    board.boots()
+    record = board.reached().record
+    with pytest.raises(RunError, match=r"server ended: exit 3\. It wrote last:\n(.*\n)*  .*luck"):
+        asking.ask(board.host, board.layout, record, "key", board.progress, board.versions.port)

@@ -22,12 +22,12 @@ from armload.boards.host import Host
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import storage
 from armload.boards.virtual.image import image_for_boards
-from armload.boards.virtual.packages import folder_written_whole, packages_locked, updated_apt
-from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import GUEST_ADDRESS, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import dropbear_form, key_pair, last_lines
+from armload.core.packages import folder_written_whole, packages_locked, updated_apt
 from armload.core.places import cache_folder
+from armload.core.private_programs import mke2fs
 from armload.core.progress import Silent
 
 _INIT = f"""#!/bin/sh

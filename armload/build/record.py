@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from armload.build.binary import Binary, FeatureUse
 from armload.build.environment import bare_environment
-from armload.build.inspection import Inspection
+from armload.build.inspection import Inspection, inspect
 from armload.build.target import Target, machine_architecture
 from armload.core.files import sha256_of, write_whole
 from armload.core.values import Value
@@ -60,6 +60,7 @@ class Program(Value):
         version: first line of what it says to ``--version``, empty if it says nothing; none
             where it could not be run so far.
         features: CPU features that its code uses.
+        needed, glibc: as ``Binary`` has them.
         tools: versions of what took part without changing the result.
         built_utc: when it was finished, in ISO 8601; of a prebuilt one, the release's time.
         built_on: the machine that compiled it; empty for a prebuilt one.
@@ -73,6 +74,8 @@ class Program(Value):
     size_bytes: int
     version: str | None
     features: tuple[FeatureUse, ...]
+    needed: tuple[str, ...] = ()
+    glibc: str = ""
     tools: Mapping[str, str]
     built_utc: str
     built_on: str
@@ -120,6 +123,8 @@ class BuildRecord(Value):
             build_id=self.build_id,
             prebuilt_in=program.prebuilt_in,
             features=program.features,
+            needed=program.needed,
+            glibc=program.glibc,
             architectures=self.architectures,
         )
 
@@ -166,7 +171,7 @@ def with_build_record(inspection: Inspection) -> Inspection:
 def reported_version(program: Path, architecture: str) -> str | None:
     """Return a program's line on its version, if it has one; none where it cannot be run here."""
     command = runner(architecture)
-    if command is None:
+    if command is None or (command and inspect(program).interpreter):
         return None
     try:
         answer = subprocess.run(

@@ -39,6 +39,8 @@ def build_backend(
             f"--on {on} cannot build for GPUs: shaders are compiled on this machine.",
             "Remove --on.",
         )
+    if vulkan:
+        progress.say("Programs for GPUs are untested on hardware so far; a run that works helps.")
     if not on:
         tools = vulkan_tools(progress) if vulkan else None
         yield LocalBackend(compiler or "zig", jobs=jobs, nice=nice or 0, vulkan=tools)

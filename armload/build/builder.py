@@ -278,7 +278,9 @@ class _Build:
                 name=name,
                 sha256=inspection.sha256,
                 size_bytes=inspection.size_bytes,
-                version=reported_version(path, self._inputs.target.architecture),
+                version=reported_version(
+                    path, self._inputs.target.architecture, is_static=inspection.is_static
+                ),
                 features=features,
                 needed=inspection.needed,
                 glibc=inspection.glibc,

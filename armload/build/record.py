@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from armload.build.binary import Binary, FeatureUse
 from armload.build.environment import bare_environment
-from armload.build.inspection import Inspection, inspect
+from armload.build.inspection import Inspection
 from armload.build.target import Target, machine_architecture
 from armload.core.files import sha256_of, write_whole
 from armload.core.values import Value
@@ -135,7 +135,9 @@ class BuildRecord(Value):
         for program in self.programs:
             version = program.version
             if version is None:
-                version = reported_version(folder / program.name, architecture)
+                version = reported_version(
+                    folder / program.name, architecture, is_static=not program.needed
+                )
             programs.append(program.model_copy(update={"version": version}))
         return self.model_copy(update={"programs": tuple(programs)})
 
@@ -168,10 +170,14 @@ def with_build_record(inspection: Inspection) -> Inspection:
     return inspection
 
 
-def reported_version(program: Path, architecture: str) -> str | None:
-    """Return a program's line on its version, if it has one; none where it cannot be run here."""
+def reported_version(program: Path, architecture: str, *, is_static: bool) -> str | None:
+    """Return a program's line on its version, if it has one; none where it cannot be run here.
+
+    Args:
+        is_static: it runs under an emulator, too; else that lacks the libraries.
+    """
     command = runner(architecture)
-    if command is None or (command and inspect(program).interpreter):
+    if command is None or (command and not is_static):
         return None
     try:
         answer = subprocess.run(

@@ -22,12 +22,12 @@ from armload.boards.host import Host
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import storage
 from armload.boards.virtual.image import image_for_boards
-from armload.boards.virtual.packages import folder_written_whole, packages_locked, updated_apt
-from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import GUEST_ADDRESS, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import dropbear_form, key_pair, last_lines
+from armload.core.packages import folder_written_whole, packages_locked, updated_apt
 from armload.core.places import cache_folder
+from armload.core.private_programs import mke2fs
 from armload.core.progress import Silent
 
 _INIT = f"""#!/bin/sh
@@ -82,12 +82,15 @@ class Distribution:
         packages: beside those that all have.
         files: what its packages' scripts would have written.
         links: likewise.
+        cores, memory_bytes: of the machine.
     """
 
     name: str
     packages: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 1
+    memory_bytes: int = 512 << 20
 
 
 _WANTS = "etc/systemd/system/multi-user.target.wants"
@@ -145,6 +148,16 @@ SYSV = Distribution(
         "etc/mounts": f"#!/bin/sh\n{_MOUNTS}\n",
     },
 )
+
+
+VULKAN = Distribution(
+    name="vulkan-1",
+    packages=(*SYSV.packages, "libvulkan1", "mesa-vulkan-drivers", "vulkan-tools", "libc-bin"),
+    files=SYSV.files,
+    cores=2,
+    memory_bytes=1536 << 20,
+)
+"""It has Mesa's software driver, which computes on the CPU."""
 
 
 class InitBoard:
@@ -208,7 +221,9 @@ class InitBoard:
             qemu_log=self._folder / "qemu.log",
             pid_file=self._folder / "qemu.pid",
         )
-        reach = VirtualReach(kind="virtual", cores=1, memory=512 << 20)
+        reach = VirtualReach(
+            kind="virtual", cores=self._distribution.cores, memory=self._distribution.memory_bytes
+        )
         start(qemu, command_line(qemu, reach, wiring, self._distribution.name), wiring.qemu_log)
         self._process = Started.of(int(wiring.pid_file.read_text()))
         deadline = time.monotonic() + within_s

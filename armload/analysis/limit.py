@@ -18,6 +18,7 @@ from armload.analysis.limit_findings import (
     ROOM_TO_STAY,
     SLOWEST_BOARD_BYTES_PER_S,
     BandwidthLimit,
+    ComputedOnGpu,
     ComputeLimit,
     GroupLimit,
     IdleThreads,
@@ -61,6 +62,7 @@ def find_limit(
     forecast: GroupForecast | None = None,
     servers: Sequence[ServerLoad] = (),
     device_clocks: Sequence[ClockUse] = (),
+    on_gpu: bool = False,
 ) -> LimitFinding:
     """Return what limited the generating steps.
 
@@ -70,6 +72,7 @@ def find_limit(
         spread: over the members of a group; none on a board by itself.
         forecast: what that was expected to take; none where nothing was expected.
         servers: of the members.
+        on_gpu: a GPU computed, whose work none of the trace's counters shows.
         device_clocks: in the run: a memory with another clock gives another rate than was measured.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
@@ -77,6 +80,9 @@ def find_limit(
         if header is None:
             return NothingDecoded(lacking="trace")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
+    if on_gpu:
+        busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)
+        return ComputedOnGpu(busy_cores=busy, cores=board.cores)
     own = NodeActivity.of(header, steps)
     if spread is not None and own is not None:
         return _shared(decode, spread, own, servers)

@@ -320,6 +320,23 @@ class OtherProgram(LimitFinding):
         return "Try more threads if the program has an option for it."
 
 
+class ComputedOnGpu(LimitFinding):
+    """A GPU computed, whose work none of the trace's counters shows."""
+
+    kind: Literal["GPU"] = "GPU"
+    busy_cores: float
+    cores: int
+
+    def fact(self) -> str:
+        return (
+            f"During decode, the GPU computed and {self.busy_cores:.1f} of {self.cores} CPU cores "
+            "were busy; what limited the GPU is not known."
+        )
+
+    def advice(self) -> str:
+        return "Compare with the CPU: --device cpu,gpu."
+
+
 class GroupLimit(LimitFinding):
     """A model is spread over several boards.
 

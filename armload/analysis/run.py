@@ -23,6 +23,7 @@ from armload.core.values import LEAVES, Leaves, Value
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import EngineTimes, Memory, ReportedFigure
+from armload.engines.placement import Placement
 from armload.engines.trace import Step, Trace
 
 FORMAT = 2
@@ -82,6 +83,7 @@ class Run(Job):
             on which one ran only if the model was split by tensors.
         restored_tokens: of the context, that were restored before the prompt instead of computed;
             none without a depth.
+        placement: which device computed what; none where only the CPU could.
         result: what an engine measured that has no tokens; else none.
         reported: further figures that a watched program printed of itself.
         notes: what a reader should know of the figures, though none of them is wrong.
@@ -111,6 +113,7 @@ class Run(Job):
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None
     members: tuple[Member, ...] = ()
+    placement: Annotated[Placement | None, LEAVES] = None
     result: dict[str, JsonValue] | None = None
     reported: tuple[ReportedFigure, ...] = ()
     notes: tuple[str, ...] = ()

@@ -77,6 +77,8 @@ def bench_board(
     Args:
         reference: a run with the expected output.
     """
+    if any(cell.plan.device is not None for cell in cells):
+        request = request.model_copy(update={"vulkan": True})
     with reach.open(
         *(request, programs_of(cells), progress),
         settings=[settings_of(cell.plan) for cell in cells],

@@ -14,6 +14,7 @@ from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
 from armload.boards.specs import CpuCluster
+from armload.boards.vulkan import Vulkan, read_vulkan
 from armload.build.helper import ARCHITECTURES, CPU_FEATURES, helper
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
@@ -183,6 +184,7 @@ class Probe(Value):
         nodes: its NUMA nodes; empty where the kernel knows of no such thing.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
         tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
+        vulkan: what it has for programs that compute on GPUs.
         transports: how each thing is done there, and why so; only when it was asked for.
         workdir_writable: armload's folder exists, or could be made, and can be written.
         workdir_executable: programs in it may be run.
@@ -204,6 +206,7 @@ class Probe(Value):
     workdir_obstacle: WriteError | None = None
     conditions: Conditions
     rates: Rates = Rates()
+    vulkan: Vulkan = Vulkan()
     transports: tuple[TransportChoice, ...] = ()
 
     @property
@@ -324,6 +327,7 @@ def parse_probe(
             workdir_obstacle=obstacle,
             conditions=now,
             rates=read_rates(parts.get("rates", ())),
+            vulkan=read_vulkan(parts.get("vulkan", ())),
         )
     except (KeyError, ValueError, IndexError) as error:
         if denied := _DENIED.search(errors):

@@ -41,7 +41,7 @@ class FeatureUse(Value):
 
 
 class Binary(Value):
-    """A static program, inspected and addressed by what went into it.
+    """A program, inspected and addressed by what went into it.
 
     Attributes:
         program: such as ``llama-completion``.
@@ -58,6 +58,8 @@ class Binary(Value):
         prebuilt_in: the release of armload that it came with, such as ``armload 0.1.0``; empty
             where it was compiled for this cache.
         features: CPU features found in its code.
+        needed: the shared libraries that it needs; empty for a static program.
+        glibc: the oldest version of that C library that it runs with; empty for a static program.
         architectures: of models that the source knows, which JSON leaves out; empty where it does
             not say.
     """
@@ -74,6 +76,8 @@ class Binary(Value):
     build_id: str
     prebuilt_in: str = ""
     features: tuple[FeatureUse, ...]
+    needed: tuple[str, ...] = ()
+    glibc: str = ""
     architectures: tuple[str, ...] = Field(default=(), exclude=True)
 
 

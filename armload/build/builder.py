@@ -64,7 +64,7 @@ def build(
     progress: Progress | None = None,
     rebuild: bool = False,
 ) -> tuple[Binary, ...]:
-    """Return inspected static programs for ``target``; compile them when they are not there.
+    """Return inspected programs for ``target``; compile them when they are not there.
 
     They are there when they lie in the cache, or came with the release. An interrupted build
     resumes when it is requested again. Missing programs are added to an existing build, from what
@@ -278,8 +278,12 @@ class _Build:
                 name=name,
                 sha256=inspection.sha256,
                 size_bytes=inspection.size_bytes,
-                version=reported_version(path, self._inputs.target.architecture),
+                version=reported_version(
+                    path, self._inputs.target.architecture, is_static=inspection.is_static
+                ),
                 features=features,
+                needed=inspection.needed,
+                glibc=inspection.glibc,
                 tools={**self._backend.tools, **self._compiler.tools},
                 built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
                 built_on=self._backend.name,

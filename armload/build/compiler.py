@@ -16,6 +16,7 @@ from armload.build.system_compiler import (
     words_for,
 )
 from armload.build.target import Target
+from armload.build.vulkan import VulkanTools
 from armload.build.zig import find_zig
 from armload.core.errors import MissingToolError, UsageError
 from armload.core.shell import pip_install
@@ -25,7 +26,7 @@ COMPILERS: tuple[CompilerName, ...] = get_args(CompilerName)
 
 
 class Compiler(Protocol):
-    """Makes static programs for a target."""
+    """Makes programs for a target: static ones, or for a board's Vulkan loader and C library."""
 
     @property
     def label(self) -> str:
@@ -49,11 +50,21 @@ class Compiler(Protocol):
         """Return environment variables that it is called with."""
 
 
-def find_compiler(name: str, target: Target) -> Compiler:
-    """Return a compiler of this machine that makes code for ``target``."""
+def find_compiler(name: str, target: Target, vulkan: VulkanTools | None = None) -> Compiler:
+    """Return a compiler of this machine that makes code for ``target``.
+
+    Args:
+        vulkan: to make programs for GPUs, which zig alone does.
+    """
     kind = compiler_name(name)
     if kind == "zig":
-        return find_zig(target)
+        return find_zig(target, vulkan)
+    if vulkan is not None:
+        raise UsageError(
+            f"--backend vulkan cannot be combined with --compiler {kind}: its programs would need "
+            "the C library of this machine, which may be newer than the board's.",
+            "Remove --compiler.",
+        )
     words = words_for(kind, target)
     try:
         machine = read_machine(_run_here(asking_script(words)))

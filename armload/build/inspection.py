@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from armload.build.binary import FeatureUse
 from armload.build.features import Encoding, Symbols, found_in, guarded
 from armload.build.target import Target
+from armload.build.vulkan import VULKAN_LOADER
 from armload.core.errors import BuildError, DataError
 from armload.core.files import beginning, require_file, sha256_of, unreadable
 from armload.core.values import Value
@@ -36,6 +38,8 @@ class Inspection(Value):
         is_static: it needs neither a loader nor a library.
         interpreter: the loader that a dynamic program asks for.
         needed: the shared libraries that it asks for.
+        glibc: the oldest version of that C library that has all it asks for, such as ``2.31``;
+            empty where it asks for nothing of it.
         is_stripped: it carries neither symbols nor debug information.
         features: CPU features that its code uses, in the order of their names.
         prebuilt_in: the release of armload that it came with; empty where that is not known.
@@ -48,6 +52,7 @@ class Inspection(Value):
     is_static: bool
     interpreter: str | None
     needed: tuple[str, ...]
+    glibc: str = ""
     is_stripped: bool
     features: tuple[FeatureUse, ...]
     prebuilt_in: str = ""
@@ -78,6 +83,7 @@ def inspect(path: Path) -> Inspection:
                 is_static=interpreter is None and not needed,
                 interpreter=interpreter,
                 needed=needed,
+                glibc=_glibc(elf),
                 is_stripped=not any(
                     name == ".symtab" or name.startswith(".debug_") for name in names
                 ),
@@ -89,6 +95,15 @@ def inspect(path: Path) -> Inspection:
         raise DataError(
             f"{path}: this ELF file is damaged or truncated.", "Build, download or copy it again."
         ) from error
+
+
+_OF_GLIBC = re.compile(r"(libc|libm|libpthread|libdl|librt|ld-linux-[a-z0-9_-]+)\.so\.[0-9]+")
+
+
+def is_for_vulkan(needed: tuple[str, ...]) -> bool:
+    """Tell whether a program needs nothing but Vulkan's loader and the C library glibc."""
+    others = [each for each in needed if each != VULKAN_LOADER]
+    return len(others) < len(needed) and all(map(_OF_GLIBC.fullmatch, others))
 
 
 def check(inspection: Inspection, target: Target) -> None:
@@ -104,7 +119,7 @@ def check(inspection: Inspection, target: Target) -> None:
             f"{target.architecture}.",
             f"Build it with 'armload build --target {target.name}'.",
         )
-    if not inspection.is_static:
+    if not inspection.is_static and not is_for_vulkan(inspection.needed):
         raise BuildError(
             f"{path}: it needs a loader or shared libraries, which a board may not have.",
             "Link it with -static.",
@@ -152,6 +167,20 @@ def _needed(elf: ELFFile) -> tuple[str, ...]:
         if isinstance(segment, DynamicSegment)
         for tag in segment.iter_tags("DT_NEEDED")
     )
+
+
+def _glibc(elf: ELFFile) -> str:
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
+    named = [
+        tuple(int(part) for part in match[1].split("."))
+        for section in elf.iter_sections()
+        if isinstance(section, GNUVerNeedSection)
+        for _, versions in section.iter_versions()
+        for version in versions
+        if (match := re.fullmatch(r"GLIBC_([0-9.]+)", version.name))
+    ]
+    return ".".join(map(str, max(named, default=())))
 
 
 def _architecture(elf: ELFFile) -> str:

@@ -25,6 +25,7 @@ from armload.build.backend import (
 from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
 from armload.build.environment import bare_environment
 from armload.build.target import Target
+from armload.build.vulkan import VulkanTools
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
 from armload.core.files import write_whole
@@ -123,15 +124,24 @@ class LocalBackend:
         compiler: its kind: ``zig``, ``gnu`` or ``native``.
         jobs: compilers at a time; none for one per core.
         nice: how much they step back for other programs, 0 to 19.
+        vulkan: to make programs for GPUs; none for static ones.
 
     Raises:
         UsageError: there is no compiler of that kind.
     """
 
-    def __init__(self, compiler: str = "zig", *, jobs: int | None = None, nice: int = 0) -> None:
+    def __init__(
+        self,
+        compiler: str = "zig",
+        *,
+        jobs: int | None = None,
+        nice: int = 0,
+        vulkan: VulkanTools | None = None,
+    ) -> None:
         self._compiler = compiler_name(compiler)
         self._jobs = jobs
         self._nice = nice
+        self._vulkan = vulkan
 
     @property
     def name(self) -> str:
@@ -143,7 +153,7 @@ class LocalBackend:
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
-        return find_compiler(self._compiler, target)
+        return find_compiler(self._compiler, target, self._vulkan)
 
     def compile(
         self, request: BuildRequest, compiler: Compiler, progress: Progress

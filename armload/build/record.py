@@ -60,6 +60,7 @@ class Program(Value):
         version: first line of what it says to ``--version``, empty if it says nothing; none
             where it could not be run so far.
         features: CPU features that its code uses.
+        needed, glibc: as ``Binary`` has them.
         tools: versions of what took part without changing the result.
         built_utc: when it was finished, in ISO 8601; of a prebuilt one, the release's time.
         built_on: the machine that compiled it; empty for a prebuilt one.
@@ -73,6 +74,8 @@ class Program(Value):
     size_bytes: int
     version: str | None
     features: tuple[FeatureUse, ...]
+    needed: tuple[str, ...] = ()
+    glibc: str = ""
     tools: Mapping[str, str]
     built_utc: str
     built_on: str
@@ -120,6 +123,8 @@ class BuildRecord(Value):
             build_id=self.build_id,
             prebuilt_in=program.prebuilt_in,
             features=program.features,
+            needed=program.needed,
+            glibc=program.glibc,
             architectures=self.architectures,
         )
 
@@ -130,7 +135,9 @@ class BuildRecord(Value):
         for program in self.programs:
             version = program.version
             if version is None:
-                version = reported_version(folder / program.name, architecture)
+                version = reported_version(
+                    folder / program.name, architecture, is_static=not program.needed
+                )
             programs.append(program.model_copy(update={"version": version}))
         return self.model_copy(update={"programs": tuple(programs)})
 
@@ -163,10 +170,14 @@ def with_build_record(inspection: Inspection) -> Inspection:
     return inspection
 
 
-def reported_version(program: Path, architecture: str) -> str | None:
-    """Return a program's line on its version, if it has one; none where it cannot be run here."""
+def reported_version(program: Path, architecture: str, *, is_static: bool) -> str | None:
+    """Return a program's line on its version, if it has one; none where it cannot be run here.
+
+    Args:
+        is_static: it runs under an emulator, too; else that lacks the libraries.
+    """
     command = runner(architecture)
-    if command is None:
+    if command is None or (command and not is_static):
         return None
     try:
         answer = subprocess.run(

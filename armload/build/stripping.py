@@ -15,6 +15,8 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _ALLOC = 2
 _NOBITS = 8
 _STRTAB = 3
+_INFO_LINK = 0x40
+_RELOCATIONS = (4, 9)
 
 
 class _Section(NamedTuple):
@@ -85,7 +87,7 @@ def _tables(
             *section._replace(
                 name=len(strings) if name else 0,
                 link=kept.index(section.link) if section.link in kept else 0,
-                info=kept.index(section.info) if section.info in kept else 0,
+                info=_renumbered(section, kept),
             )
         )
         strings += name + b"\0" if name else b""
@@ -93,3 +95,10 @@ def _tables(
     strings += b".shstrtab\0"
     table += _SECTION.pack(own_name, _STRTAB, 0, 0, at, len(strings), 0, 0, 1, 0)
     return bytes(table), bytes(strings)
+
+
+def _renumbered(section: _Section, kept: list[int]) -> int:
+    """Return a section's ``info``: of relocations the number of a section, of others a count."""
+    if section.kind not in _RELOCATIONS and not section.flags & _INFO_LINK:
+        return section.info
+    return kept.index(section.info) if section.info in kept else 0

@@ -10,7 +10,8 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from armload.build.target import Target
+from armload.build.target import Target, machine_architecture
+from armload.build.vulkan import GLIBC, VulkanTools
 from armload.core import shell
 from armload.core.errors import MissingToolError
 from armload.core.shell import pip_install
@@ -24,19 +25,22 @@ class Zig(Value):
     Attributes:
         version: of the package.
         triple: what it makes code for, in zig's words.
+        vulkan: with which it makes programs for GPUs; none for static ones.
     """
 
     version: str
     triple: str
+    vulkan: VulkanTools | None = None
 
     @property
     def label(self) -> str:
-        return f"zig {self.version}"
+        return f"zig {self.version}" + (f", glibc {GLIBC}, Vulkan" if self.vulkan else "")
 
     @property
     def identity(self) -> str:
         """Says all that decides which code it makes; zig brings the C library with it."""
-        return f"zig {self.version} {self.triple}"
+        shaders = f" {self.vulkan.identity}" if self.vulkan else ""
+        return f"zig {self.version} {self.triple}{shaders}"
 
     @property
     def tools(self) -> Mapping[str, str]:
@@ -56,23 +60,28 @@ class Zig(Value):
             raise _missing()
         zig = Path(spec.origin).parent / "zig"
         cache = shell.quote(compiling_folder("zig"))
+        commands = {
+            # Without it, CMake's first programs would get libraries of their own: zig compiles
+            # some of them differently for programs that are not optimised.
+            "zig-cc": ("cc", "-target", self.triple, "-O2"),
+            "zig-c++": ("c++", "-target", self.triple, "-O2"),
+            "zig-ar": ("ar",),
+            "zig-ranlib": ("ranlib",),
+        }
+        if self.vulkan:
+            here = f"{machine_architecture()}-linux-musl"
+            commands["zig-c++-here"] = ("c++", "-target", here, "-O2")
+            commands["zig-cc-here"] = ("cc", "-target", here, "-O2")
         scripts = {
-            f"zig-{words[0]}": "#!/bin/sh\n"
+            name: "#!/bin/sh\n"
             f"ZIG_GLOBAL_CACHE_DIR={cache}\n"
             ': "${ZIG_LOCAL_CACHE_DIR:=$ZIG_GLOBAL_CACHE_DIR}"\n'
             "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
             f'exec {shell.join([zig, *words])} "$@"\n'
-            for words in (
-                # Without it, CMake's first programs would get libraries of their own: zig compiles
-                # some of them differently for programs that are not optimised.
-                ("cc", "-target", self.triple, "-O2"),
-                ("c++", "-target", self.triple, "-O2"),
-                ("ar",),
-                ("ranlib",),
-            )
+            for name, words in commands.items()
         }
         folder = _written(scripts)
-        return {
+        variables = {
             "CMAKE_SYSTEM_NAME": "Linux",
             "CMAKE_SYSTEM_PROCESSOR": target.architecture,
             "CMAKE_C_COMPILER": str(folder / "zig-cc"),
@@ -81,18 +90,25 @@ class Zig(Value):
             "CMAKE_AR": str(folder / "zig-ar"),
             "CMAKE_RANLIB": str(folder / "zig-ranlib"),
         }
+        if self.vulkan:
+            variables["ARMLOAD_VULKAN"] = str(self.vulkan.folder)
+            variables["ARMLOAD_C_HERE"] = str(folder / "zig-cc-here")
+            variables["ARMLOAD_CXX_HERE"] = str(folder / "zig-c++-here")
+        return variables
 
     def environment(self) -> Mapping[str, str]:
         """Return environment variables for ccache, which cannot look into a shell script."""
         return {"CCACHE_COMPILERTYPE": "clang", "CCACHE_COMPILERCHECK": f"string:{self.identity}"}
 
 
-def find_zig(target: Target) -> Zig:
+def find_zig(target: Target, vulkan: VulkanTools | None = None) -> Zig:
     try:
         version = metadata.version("ziglang")
     except metadata.PackageNotFoundError as error:
         raise _missing() from error
-    return Zig(version=version, triple=f"{target.architecture}-linux-musl")
+    library = f"gnu.{GLIBC}" if vulkan else "musl"
+    triple = f"{target.architecture}-linux-{library}"
+    return Zig(version=version, triple=triple, vulkan=vulkan)
 
 
 def _missing() -> MissingToolError:

@@ -11,6 +11,7 @@ from armload.boards.probe import Probe
 from armload.build.binary import Binary, FeatureUse
 from armload.build.prebuilt import prebuilt_targets
 from armload.build.target import load_target
+from armload.build.vulkan import GLIBC
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.trust import describing
 from armload.core.workspace import data_names
@@ -26,12 +27,28 @@ def check_fit(board: Board, binary: Binary, found: Probe) -> None:
             f"Change the board's target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
             "cannot run 64-bit programs, even on a 64-bit CPU.",
         )
+    if binary.needed:
+        check_vulkan(board, found, binary.glibc)
     if lack.features:
         raise BoardError(
             f"{board.name}: its CPU lacks {', '.join(lack.features)}, which {binary.program} "
             f"built for {binary.target} uses.",
             f"Choose a target without {lack.features[0]}: 'target' in boards/{board.name}.yaml.",
         )
+
+
+def check_vulkan(board: Board, found: Probe, glibc: str = GLIBC) -> None:
+    """Refuse a board on which programs that compute on GPUs do not run.
+
+    Under a launcher it is not known what they find.
+
+    Args:
+        glibc: the version that they need.
+    """
+    obstacle = None if board.launcher else found.vulkan.obstacle(glibc)
+    if obstacle is not None:
+        reason, remedy = obstacle
+        raise BoardError(f"{board.name}: {reason}.", remedy)
 
 
 def target_mismatch(board: Board, found: Probe) -> str:

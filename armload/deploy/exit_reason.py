@@ -24,6 +24,7 @@ ExitKind = Literal[
     "not found",
     "no loader",
     "not permitted",
+    "no device",
     "wrong format",
     "crash",
     "abort",
@@ -136,6 +137,15 @@ def explain(
             status=status,
             meaning=f"the board's storage is full{left}: {record.stderr_end or 'a write failed'}",
             remedy=f"Free space on the board: armload board.clean --board {board}",
+        )
+    if record.lacking_device:
+        return Exit(
+            kind="no device",
+            status=status,
+            meaning=f"the board has no such GPU ({record.lacking_device} in llama.cpp's words), "
+            "or none that llama.cpp can use",
+            remedy=f"List its Vulkan devices: armload board.probe --board {board}. A software "
+            "driver is used only by its number, such as --device Vulkan0.",
         )
     if status > 128:
         ended = _signalled(record, lacking, read_peaks(folder), memory_total_bytes)

@@ -44,6 +44,8 @@ class ExitRecord(Value):
             because its work was done.
         unattended: it was a service, and its heartbeat had stopped.
         unleased: somebody else had the board before the run began, or while it ran.
+        lacking_device: a device that llama.cpp was to use and did not find; empty where it was
+            none.
         stderr_end: the last lines of standard error.
     """
 
@@ -59,6 +61,7 @@ class ExitRecord(Value):
     finished: bool
     unattended: bool = False
     unleased: bool
+    lacking_device: str = ""
     stderr_end: str
 
 
@@ -98,6 +101,7 @@ def read_exit_record(folder: Path) -> ExitRecord | None:
         finished=(folder / "finished").exists(),
         unattended=(folder / "unattended").exists(),
         unleased=(folder / "unleased").exists(),
+        lacking_device=_lacking_device(folder / STDERR_FILE) if status else "",
         stderr_end=_last_words(folder / STDERR_FILE),
     )
 
@@ -124,13 +128,27 @@ def read_cut(folder: Path) -> Cut | None:
     return next((cut for cut in get_args(Cut) if cut == word), None)
 
 
-def _last_words(path: Path) -> str:
+_LACKING_DEVICE = re.compile(
+    r'^error while handling argument "--device": .*?(Vulkan\d+)$', re.MULTILINE
+)
+
+
+def _lacking_device(path: Path) -> str:
+    found = _LACKING_DEVICE.search(_end(path))
+    return found[1] if found else ""
+
+
+def _end(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - _LAST_BYTES, 0))
-            text = file.read().decode("utf-8", "replace")
+            return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _last_words(path: Path) -> str:
+    text = _end(path)
     lines = _without_information(text)
     errors = [line for line in lines if (logged := _LOGGED.match(line)) and logged["level"] == "E"]
     asserted = next((line for line in lines if _ASSERTED.match(line)), None)

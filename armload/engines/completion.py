@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from armload.build.target import Target
@@ -16,7 +17,7 @@ from armload.deploy.layout import (
     Layout,
     from_program_folder,
 )
-from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
+from armload.engines.engine import MemoryNeed, RunContext, Settings, Simulation, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
@@ -24,6 +25,7 @@ from armload.engines.llama_cpp import (
     REPLAYED,
     command,
     context_tokens,
+    device_environment,
     engine_times,
     generated_text,
     least_context_tokens,
@@ -39,6 +41,7 @@ from armload.engines.model_program import (
     peak_memory,
 )
 from armload.engines.output import Output
+from armload.engines.placement import read_placement
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
 from armload.engines.repacking import repacked_bytes, repacks
@@ -119,6 +122,17 @@ class Completion(ModelEngine[Plan]):
         """Of the prompt, or of a micro-batch of it."""
         return _batch_tokens(self.plan)
 
+    def environment(self, context: RunContext) -> Mapping[str, str]:
+        """Say which device computes, beside how the weights are held."""
+        return {**super().environment(context), **device_environment(self.plan)}
+
+    def simulation(self, context: RunContext) -> Simulation | None:
+        """Return how it is asked; not of a GPU, whose buffers llama.cpp does not count."""
+        return None if self.plan.on_gpu else super().simulation(context)
+
+    def _are_streamed(self, context: RunContext) -> bool:
+        return not self.plan.on_gpu and super()._are_streamed(context)
+
     def phase(self, now: ProgressUpdate) -> str:
         """Return what comes before the first token, of which the trace says nothing yet."""
         return "generating" if now.steps else "loading the model and processing the prompt"
@@ -160,7 +174,8 @@ class Completion(ModelEngine[Plan]):
         """Return where a context that is filled to the plan's depth lies on a board."""
         plan = self.plan
         decides = (plan.depth_tokens, plan.kv_type, plan.flash_attention, *plan.extra)
-        key = fingerprint_of((self.binary.sha256, self.model.identity, *map(str, decides)))
+        device = (plan.device,) if plan.device else ()
+        key = fingerprint_of((self.binary.sha256, self.model.identity, *map(str, decides), *device))
         return layout.saved_context(self.model.sha256, key[:_KEY_DIGITS])
 
     @property
@@ -200,6 +215,7 @@ class Completion(ModelEngine[Plan]):
             times=engine_times(stderr),
             restored_tokens=restored,
             memory=peak_memory(steps),
+            placement=read_placement(stderr),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from armload.core.errors import UsageError
-from armload.engines.plan import KV_BITS, FlashAttention, Numa
+from armload.engines.plan import KV_BITS, FlashAttention, Numa, Plan
 
 
 class Choices(Protocol):
@@ -67,6 +67,7 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
             "the micro-batch is larger than the batch, of which it is a part",
             f"Use --micro-batch {batch} or less, or a larger --batch.",
         )
+    yield from _of_devices(plan)
     depth = getattr(plan, "depth_tokens", 0)
     speculate = getattr(plan, "speculate", None)
     if depth and speculate:
@@ -86,6 +87,37 @@ def contradictions(plan: Choices) -> Iterator[OptionConflict]:
             f"--numa {plan.numa} with --cpus {plan.cpus}",
             "with --numa, llama.cpp would move its threads off the chosen cores",
             "Remove one of them, or use --numa numactl.",
+        )
+
+
+def _of_devices(plan: Choices) -> Iterator[OptionConflict]:
+    """Yield what cannot be combined with a choice of device, or with a GPU."""
+    if not isinstance(plan, Plan) or plan.device is None:
+        return
+    device = f"--device {plan.device}"
+    if plan.engine == "dllama":
+        yield OptionConflict(
+            f"{device} with --engine dllama",
+            "distributed-llama is built for the CPU alone",
+            "Remove one of them.",
+        )
+    if plan.speculate is not None:
+        yield OptionConflict(
+            f"{device} with --speculate {plan.speculate}",
+            "the device would not be that of the draft",
+            "Remove one of them.",
+        )
+    if plan.perceives:
+        yield OptionConflict(
+            f"{device} with --image or --audio",
+            "the device would not be that of the encoder",
+            "Remove --device, or --image and --audio.",
+        )
+    if plan.on_gpu and (plan.weights == "streamed" or plan.resident_bytes is not None):
+        yield OptionConflict(
+            f"{device} with --weights streamed or --resident",
+            "a GPU holds all weights in its own buffers",
+            "Remove one of them.",
         )
 
 

@@ -14,7 +14,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.contradictions import Choices, check_consistent
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan
+from armload.engines.plan import CPU, GPU, MICRO_BATCH_TOKENS, FlashAttention, Plan
 from armload.engines.repacking import repacks
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
@@ -252,6 +252,7 @@ def command(
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     words += settings_words(plan, program, cores, most_threads)
+    words += device_words(plan)
     words += memory_words(
         *(plan, model, program, context),
         memory_bytes=memory_bytes,
@@ -295,6 +296,27 @@ def settings_words(
     if plan.flash_attention is not None:
         words += _flash_attention(program, plan.flash_attention)
     return words
+
+
+_ALL_LAYERS = "999"
+
+
+def device_words(plan: Plan) -> list[str]:
+    """Return the options of a program built for GPUs that say which device computes."""
+    if plan.device is None:
+        return []
+    return ["--device", "Vulkan0", "-ngl", _ALL_LAYERS] if plan.on_gpu else ["--device", "none"]
+
+
+def device_environment(plan: Plan) -> dict[str, str]:
+    """Return the variables that say the same.
+
+    llama.cpp leaves out software drivers unless a device is chosen by its number, and is then the
+    first one.
+    """
+    if plan.device is None or plan.device in (CPU, GPU):
+        return {}
+    return {"GGML_VK_VISIBLE_DEVICES": plan.device.removeprefix("Vulkan")}
 
 
 def memory_words(

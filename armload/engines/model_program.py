@@ -54,8 +54,8 @@ class PlanDocument(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]:
         """Return all of it; in mode ``json`` with nothing but JSON's types."""
 
-    def model_dump_json(self) -> str:
-        """Write all of it."""
+    def model_dump_json(self, *, exclude: set[str] | None = None) -> str:
+        """Write all of it but these fields."""
 
 
 AnyDocument = TypeVar("AnyDocument", bound=PlanDocument)
@@ -77,7 +77,9 @@ class ModelProgram(Engine, Generic[AnyDocument]):
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        plan = self.plan.model_dump_json()
+        # Runs from before there was a choice have the same one.
+        left_out = {"device"} if getattr(self.plan, "device", None) is None else None
+        plan = self.plan.model_dump_json(exclude=left_out)
         return fingerprint_of((plan, self.binary.sha256, self.model.identity))
 
     @property

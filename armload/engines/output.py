@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from armload.core.values import Count, Finite, Value, format_bytes, format_seconds
+from armload.engines.placement import Placement
 from armload.engines.trace import Step, Trace
 
 
@@ -88,6 +89,7 @@ class Output(Value):
         restored_tokens: of the context, that were restored instead of computed; none where nothing
             was to be restored.
         memory: the peak that the trace shows; none without one.
+        placement: which device computed what; none where only the CPU could.
         result: what an engine of another kind measured, for ``run.json``.
         missing: what the output should hold and does not; empty when nothing is missing.
         notes: what a reader of the figures should know.
@@ -101,6 +103,7 @@ class Output(Value):
     times: EngineTimes | None = None
     restored_tokens: Count | None = None
     memory: Memory | None = None
+    placement: Placement | None = None
     result: dict[str, JsonValue] | None = None
     missing: str = ""
     notes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -61,6 +62,9 @@ KV_TYPES = tuple(KV_BITS)
 NO_SPECULATION, NGRAM, MTP, DRAFT = "none", "ngram", "mtp", "draft:"
 """How tokens are guessed before the model verifies them; after the last comes a model's name."""
 
+CPU, GPU = "cpu", "gpu"
+"""Devices that compute; another one is ``VulkanN``."""
+
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20
 
@@ -87,6 +91,15 @@ def _names_cores(cores: str) -> str:
 def _names_governors(text: str) -> str:
     governors_in(text)
     return text
+
+
+def _names_a_device(device: str) -> str:
+    if device not in (CPU, GPU) and re.fullmatch(r"Vulkan(0|[1-9][0-9]?)", device) is None:
+        raise ValueError(
+            f"use {CPU}, {GPU}, or VulkanN for the device that the board's Vulkan loader lists as "
+            "number N, such as Vulkan0"
+        )
+    return device
 
 
 def _is_known(kv_type: str) -> str:
@@ -120,6 +133,7 @@ def _is_known_speculation(speculate: str) -> str:
     return speculate
 
 
+Device = Annotated[str, AfterValidator(_names_a_device)]
 TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
@@ -336,6 +350,8 @@ class Plan(Computation):
 
     Attributes:
         engine: what computes.
+        device: ``cpu``, ``gpu`` (the first one), or ``VulkanN``, which may be a software driver:
+            each by a program that is built for GPUs. None for the CPU, by a static program.
         prompt: the text to continue.
         prompt_tokens: length of a prompt of common words that is made for the model instead;
             its beginning-of-text token counts, where it has one.
@@ -374,6 +390,19 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = "llama.cpp"
+    device: Annotated[
+        Device | None,
+        Option(
+            "cpu, gpu, or VulkanN, number N of the board's Vulkan devices; with any of them, all "
+            "runs use one program that is built for GPUs",
+            "DEVICE",
+            "cpu, by a static program",
+            "commas",
+            heading="Cores",
+            harmless="anywhere",
+        ),
+        Leaves("device"),
+    ] = None
     prompt: Annotated[
         PromptText,
         Option(
@@ -495,6 +524,11 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = DEFAULT_TIME_LIMIT_S
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU, or a Vulkan driver in place of one, computes."""
+        return self.device not in (None, CPU)
 
     @property
     def perceives(self) -> bool:

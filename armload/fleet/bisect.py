@@ -139,6 +139,8 @@ def bisect(
         said: is told what was found out about each commit.
     """
     load_board(request.board)  # a wrong name is reported before anything is downloaded
+    if bisection.plan.device is not None:
+        request = request.model_copy(update={"vulkan": True})
     good, bad = (_commit(request, ref, progress) for ref in (bisection.good, bisection.bad))
     history = CommitHistory(good.address)
     history.fetch(good.commit, bad.commit, progress)

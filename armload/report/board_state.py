@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.device_clocks import ClockUse
@@ -12,6 +13,7 @@ from armload.boards.device_clocks import DeviceClock
 from armload.boards.probe import NumaNode
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import FIRMWARE_BITS, ThrottleState
+from armload.boards.vulkan import Vulkan
 from armload.core.cpu_sets import cpu_words
 from armload.core.values import counted, format_bytes
 from armload.report.formatting import UNKNOWN
@@ -170,3 +172,17 @@ def boot_line(facts: BootFacts) -> str:
     first = f" (first process: {facts.init})" if facts.init else ""
     usable = f"{', '.join(names)}{as_root}" if names else f"none{first}"
     return "; ".join([usable, *(f"not {each.name}: {each.reason}" for each in facts.unusable)])
+
+
+def vulkan_line(found: Vulkan) -> str:
+    """Say which GPUs a board has for Vulkan, or why programs for them do not run there."""
+    obstacle = found.obstacle()
+    if obstacle is not None:
+        return f"not usable: {obstacle[0]}"
+    drivers = ", ".join(PurePosixPath(each).name for each in found.drivers)
+    if found.devices is None:
+        devices = "devices not known (vulkaninfo, which lists them, is not installed or failed)"
+    else:
+        listed = (f"{each.name} ({each.kind})" for each in found.devices)
+        devices = ", ".join(listed) or "no device"
+    return f"{devices}; drivers: {drivers}"

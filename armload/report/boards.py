@@ -40,6 +40,7 @@ from armload.report.board_state import (
     nodes_line,
     sensors_line,
     throttling_words,
+    vulkan_line,
 )
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Aside, Part
@@ -335,6 +336,8 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         rows.append(("sensors not found", ", ".join(absent)))
     if throttling_words(now.throttling):
         rows.append(("throttling", throttling_words(now.throttling)))
+    if not board.launcher:  # the shell sees this machine then
+        rows.append(("Vulkan", vulkan_line(found.vulkan)))
     rows.append(("missing tools", f"{', '.join(lacking)} (not required)" if lacking else "none"))
     rows += [
         (transport.purpose, f"{transport.chosen} ({transport.reason})")

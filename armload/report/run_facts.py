@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
 from armload.analysis.figures import STAGE_FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.engines.job import MediaRecord
+from armload.engines.placement import CpuOperation, Placement
 from armload.engines.trace import Weights
 from armload.report import formatting as words
 from armload.report import run_words
@@ -23,6 +25,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         *((each, _given(getattr(run, each))) for each in ("image", "audio")),
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
+        ("computed on", "\n".join(_placed(run))),
         ("total", run_words.in_all(run)),
         ("reported", ", ".join(each.words for each in run.reported)),
         ("p50 per token", run_words.median_range(run)),
@@ -36,6 +39,32 @@ def stage_table(run: Run) -> Table | None:
     """Lay out what each part of a run took in which the model saw or heard; none of other runs."""
     stages = run.summary.stages
     return Table.of(STAGE_FIGURES, stages) if stages else None
+
+
+def _placed(run: Run) -> list[str]:
+    """Say which device computed, and which operations fell back to the CPU; nothing of a CPU."""
+    if run.plan is None or not run.plan.on_gpu:
+        return [] if run.plan is None or run.plan.device is None else ["CPU, as requested"]
+    if run.placement is None:
+        return ["not known: the program did not tell"]
+    lines = [
+        ", ".join(filter(None, (each.name, each.description))) for each in run.placement.devices
+    ] or ["CPU: the GPU computed nothing"]
+    lacking = run.placement.unsupported
+    if lacking:
+        lines.append(f"CPU, because the GPU lacks them: {_listed(lacking, run.placement)}")
+    left = [each for each in run.placement.on_cpu if not each.unsupported]
+    if left:
+        lines.append(f"CPU, by llama.cpp's choice: {_listed(left, run.placement)}")
+    return lines
+
+
+def _listed(operations: Sequence[CpuOperation], placement: Placement) -> str:
+    return ", ".join(
+        f"{each.name} {each.type}".rstrip()
+        + f" ({each.operations / max(placement.passes, 1):.3g} per pass)"
+        for each in operations
+    )
 
 
 def _given(media: MediaRecord | None) -> str:

@@ -213,12 +213,14 @@ def assemble(job: Job, folder: Path) -> Run:
                     for each in members
                 ],
                 device_clocks=around.device_clocks,
+                on_gpu=job.plan is not None and job.plan.on_gpu,
             )
         ),
         verdict=Verdict.of(judge(job, output, ended, around, departure)),
         reference=departure,
         without_speculation=read_without(job, summary, output.text or "", folder),
         members=members,
+        placement=output.placement,
         result=output.result,
         reported=output.figures,
         notes=(

@@ -318,8 +318,8 @@ def predict_and_warn(
 ) -> Prediction | None:
     """Predict a run before its model is copied, and warn or refuse.
 
-    What was timed before is used; nothing is timed. Of a run that guesses tokens, memory alone can
-    be predicted.
+    What was timed before is used; nothing is timed. Of a run that guesses tokens, or computes on
+    a GPU, memory alone can be predicted.
 
     Args:
         plan: of one continuation.
@@ -330,7 +330,7 @@ def predict_and_warn(
         None where there is only something to refuse or to warn of.
     """
     board, within = where.main_board, within_group(found.conditions)
-    if plan.speculate is None:
+    if plan.speculate is None and not plan.on_gpu:
         resources, compute = known_there(where, found, model, plan)
     else:
         resources = resources_of_board(board, found.conditions, found.rates)
@@ -343,7 +343,7 @@ def predict_and_warn(
         raise BoardError(why, remedy(prediction))
     if words := forecast_notice(model.name, board.name, prediction, within):
         progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
-    return prediction if plan.speculate is None else None
+    return prediction if plan.speculate is None and not plan.on_gpu else None
 
 
 def known_there(

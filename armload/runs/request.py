@@ -105,6 +105,8 @@ class Request(Resuming, Metering, Waiting, EngineSource):
 
     Attributes:
         board: a file in ``boards/``.
+        vulkan: programs are to compute on its GPU.
     """
 
     board: str
+    vulkan: bool = False

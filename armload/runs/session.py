@@ -19,6 +19,7 @@ from armload.build.target import load_target
 from armload.buildhost.choose import build_backend
 from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
+from armload.deploy.compatibility import check_vulkan
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.engine import MemoryNeed, Settings
@@ -144,7 +145,12 @@ def session(
         where = None
         if sources:
             where = stack.enter_context(
-                build_backend(on=request.on, compiler=request.compiler, progress=progress)
+                build_backend(
+                    on=request.on,
+                    compiler=request.compiler,
+                    vulkan=request.vulkan,
+                    progress=progress,
+                )
             )
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
@@ -160,7 +166,13 @@ def session(
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
             found = [
-                _reached(each, settings if each is board else (), stack, progress)
+                _reached(
+                    each,
+                    settings if each is board else (),
+                    stack,
+                    progress,
+                    vulkan=request.vulkan,
+                )
                 for each in boards
             ]
             return _largest_first(found) if needed and RPC_SERVER not in needed else found
@@ -199,6 +211,8 @@ def _reached(
     settings: Sequence[Settings],
     stack: ExitStack,
     progress: Progress,
+    *,
+    vulkan: bool,
 ) -> tuple[Connection, Probe]:
     with progress.step(f"Connecting to {board.name}"):
         connection = stack.enter_context(closing(Connection(board, progress)))
@@ -208,6 +222,8 @@ def _reached(
         check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)
+    if vulkan:
+        check_vulkan(board, found)
     return connection, found
 
 
@@ -250,7 +266,9 @@ def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapp
     """
     target = load_target(load_board(request.board).target)
     source = choose(request.source, ref=request.ref, progress=progress)
-    with build_backend(on=request.on, compiler=request.compiler, progress=progress) as where:
+    with build_backend(
+        on=request.on, compiler=request.compiler, vulkan=request.vulkan, progress=progress
+    ) as where:
         binaries = build(target, programs=programs, source=source, backend=where, progress=progress)
     return by_names(programs, binaries)
 

@@ -23,7 +23,7 @@ from armload.runs.session import Session
 
 
 def check_split(boards: Iterable[str], plans: Iterable[Plan]) -> None:
-    """Refuse to split a model on a single board, and to fill the context of a group."""
+    """Refuse to split a model on a single board, and what a group cannot do."""
     plans = tuple(plans)
     boards = tuple(boards)
     depth = next(filter(None, (plan.depth_tokens for plan in plans)), 0)
@@ -32,6 +32,12 @@ def check_split(boards: Iterable[str], plans: Iterable[Plan]) -> None:
         raise UsageError(
             f"--depth {depth}: {group} is a group, whose context is not saved.",
             "Omit --depth, or name one of its members.",
+        )
+    device = next(filter(None, (plan.device for plan in plans)), None)
+    if device is not None and group is not None:
+        raise UsageError(
+            f"--device {device}: {group} is a group, whose members compute on their CPUs.",
+            "Omit --device, or name one of its members.",
         )
     split = next(filter(None, (plan.split for plan in plans)), None)
     single = next(itertools.filterfalse(is_group, boards), None)

@@ -19,7 +19,7 @@ TUNINGS = (
     "ee51",
 )
 REAL_RUNS = ("5bf8", "692f", "62e9", "7aa1", "013e", "0f78", "0b1d")
-RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", "020b", *REAL_RUNS)
+RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", "020b", "09d0", *REAL_RUNS)
 REPORTED_RUNS = (
     "0001",
     "0002",

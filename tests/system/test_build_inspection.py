@@ -13,9 +13,11 @@ import yaml
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
+from armload.build.backend import overlay_folder
 from armload.build.inspection import check, inspect
 from armload.build.stripping import strip
 from armload.build.target import load_target
+from armload.build.vulkan import GLIBC, VULKAN_LOADER
 from armload.core.errors import BuildError, DataError, UsageError
 from tests.programs import DOT, PLAIN, compiled, without_library, zig_cc
 from tests.system.engines import emulator
@@ -90,6 +92,31 @@ def test_a_dynamic_program_is_refused(tmp_path: Path) -> None:
     zig_cc(tmp_path, "-target", "aarch64-linux-gnu", "-s", "main.c", "-o", "program")
     with pytest.raises(BuildError, match="needs a loader"):
         check(inspect(tmp_path / "program"), RK3568)
+
+
+_CALLS_THE_LOADER = """
+#include <math.h>
+#include <stdio.h>
+void *vkGetInstanceProcAddr(void *, const char *);
+int main(int n, char **v) { return printf("%f %p", pow(n, 0.5), vkGetInstanceProcAddr(0, v[0])); }
+"""
+
+
+def test_a_program_for_gpus_is_stripped_and_keeps_the_versions_that_it_needs(
+    tmp_path: Path,
+) -> None:
+    glibc = ("-target", f"aarch64-linux-gnu.{GLIBC}")
+    stand_in = str(overlay_folder() / "vulkan_loader.c")
+    soname = f"-Wl,-soname,{VULKAN_LOADER}"
+    zig_cc(tmp_path, *glibc, "-shared", soname, "-o", VULKAN_LOADER, stand_in)
+    (tmp_path / "main.c").write_text(_CALLS_THE_LOADER)
+    zig_cc(tmp_path, *glibc, "-O2", "-o", "linked", "main.c", VULKAN_LOADER, "-lm")
+    strip(tmp_path / "linked", tmp_path / "program")
+    linked, stripped = inspect(tmp_path / "linked"), inspect(tmp_path / "program")
+    assert (stripped.needed, stripped.glibc) == (linked.needed, linked.glibc)
+    assert {VULKAN_LOADER, "libm.so.6", "libc.so.6"} == {*stripped.needed}
+    assert (2, 17) <= tuple(map(int, stripped.glibc.split("."))) <= (2, 31)
+    check(stripped, load_target("armv8-generic"))
 
 
 def test_a_program_with_debug_information_is_refused(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
 from armload.boards.virtual import image, packages
-from armload.boards.virtual.mirrors import PackageArchive, archives
-from armload.boards.virtual.packages import Apt, Package, updated_apt
+from armload.core.mirrors import PackageArchive, archives
+from armload.core.packages import Apt, Package, updated_apt
 from armload.core.progress import Progress, Silent
 from armload.models.synth import synthesise
 from tests.person import Person

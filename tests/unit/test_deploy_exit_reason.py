@@ -77,6 +77,15 @@ THERE = "#program there\n#program executable\n"
         ({"exit": "127\n", "stderr": "sh: x: not found\n"}, "not found", "was not found"),
         ({"exit": "127\n" + THERE, "stderr": "sh: x: not found\n"}, "no loader", "loader"),
         (
+            {
+                "exit": "1\n",
+                "stderr": 'error while handling argument "--device": invalid device: Vulkan0\n\n'
+                "usage:\n-dev,  --device <dev1,dev2,..>\n\nto show complete usage, run with -h\n",
+            },
+            "no device",
+            "no such GPU",
+        ),
+        (
             {"exit": "126\n" + THERE, "stderr": "x: No such file or directory"},
             "no loader",
             "loader",

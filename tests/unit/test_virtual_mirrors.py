@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.virtual.mirrors import (
+from armload.core.errors import MissingToolError
+from armload.core.mirrors import (
     archives,
     distribution_uris,
     parse_deb822,
     parse_one_line,
 )
-from armload.core.errors import MissingToolError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 

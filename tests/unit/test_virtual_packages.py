@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.virtual import packages
-from armload.boards.virtual.mirrors import PackageArchive
-from armload.boards.virtual.packages import Apt
+from armload.core import packages
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
+from armload.core.mirrors import PackageArchive
+from armload.core.packages import Apt
 from armload.core.progress import ProgressStep, Silent
 
 # Like apt: LANGUAGE counts in every locale but plain C.
@@ -98,7 +98,7 @@ def test_steps_with_packages_say_what_they_are_for(
 _ON_A_FULL_DISK = """
 import sys
 from pathlib import Path
-from armload.boards.virtual.private_programs import mke2fs
+from armload.core.private_programs import mke2fs
 from armload.boards.virtual.storage import make_disk
 from armload.core.files import written_in
 from armload.core.errors import DiskError

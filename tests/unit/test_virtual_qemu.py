@@ -5,8 +5,6 @@ import pytest
 from armload.boards.board import VirtualReach
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.machine import Qmp
-from armload.boards.virtual.packages import updated_apt
-from armload.boards.virtual.private_programs import mke2fs, private_program
 from armload.boards.virtual.qemu import (
     Qemu,
     Wiring,
@@ -16,6 +14,8 @@ from armload.boards.virtual.qemu import (
 )
 from armload.boards.virtual.storage import make_disk
 from armload.core.errors import BoardError, ConnectError, DataError, MissingToolError
+from armload.core.packages import updated_apt
+from armload.core.private_programs import mke2fs, private_program
 from armload.core.progress import Silent
 
 

@@ -10,6 +10,7 @@
 #include "armload_experts.h"
 #include "armload_memory.h"
 #include "armload_pieces.h"
+#include "armload_placement.h"
 #include "armload_reader.h"
 #include "armload_reserve.h"
 #include "armload_slots.h"
@@ -300,6 +301,9 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
 }
 
 enum ggml_status armload_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph * graph) {
+#ifdef ARMLOAD_COMPUTES_ON_GPU
+    armload_note_placement(sched, graph);
+#endif
     if (!is_wanted()) {
         return ggml_backend_sched_graph_compute_async(sched, graph);
     }

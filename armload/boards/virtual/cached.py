@@ -32,7 +32,7 @@ def board_kinds() -> tuple[CacheKind, ...]:
     return (
         CacheKind(
             name="packages",
-            what="QEMU",
+            what="QEMU, and the shader compiler of --backend vulkan",
             again="a download",
             read=lambda: items_of("packages", locks=_fetching, busy=_some_run, but="lock"),
         ),

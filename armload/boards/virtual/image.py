@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from armload.boards.virtual import storage
-from armload.boards.virtual.packages import Apt, Package, folder_written_whole, updated_apt
 from armload.core.errors import DataError, MissingToolError
+from armload.core.packages import Apt, Package, folder_written_whole, updated_apt
 from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value

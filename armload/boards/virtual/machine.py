@@ -16,8 +16,6 @@ from typing import Any, Self
 
 from armload.boards.board import Board, SshAddress, VirtualReach
 from armload.boards.virtual.image import image_for_boards
-from armload.boards.virtual.packages import packages_locked
-from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import GUEST_ADDRESS, Qemu, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import (
@@ -39,6 +37,8 @@ from armload.boards.virtual.storage import make_disk, root_archive
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.files import write_whole, written_in
 from armload.core.locks import locked
+from armload.core.packages import packages_locked
+from armload.core.private_programs import mke2fs
 from armload.core.progress import Progress
 from armload.core.shell import render
 

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 from armload.boards.board import VirtualReach
-from armload.boards.virtual.private_programs import private_program, unpacked
 from armload.boards.virtual.state import last_lines
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.near_names import nearest_first
+from armload.core.private_programs import private_program, unpacked
 from armload.core.progress import Progress
 from armload.core.values import Value
 

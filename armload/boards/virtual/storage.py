@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from armload.boards.virtual.mirrors import in_english, reports_full_disk
 from armload.core.errors import DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
+from armload.core.mirrors import in_english, reports_full_disk
 from armload.core.places import data_path
 
 _MAGIC = "070701"

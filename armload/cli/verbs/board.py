@@ -86,6 +86,7 @@ def probe(options: BoardOptions) -> Result:
     from armload.boards.contradictions import contradictions
     from armload.boards.power import try_read_power
     from armload.boards.probe import probe as probe_host
+    from armload.boards.vulkan import with_devices
     from armload.cli import terminal
     from armload.deploy.claims import claims
     from armload.deploy.compatibility import target_mismatch
@@ -98,6 +99,7 @@ def probe(options: BoardOptions) -> Result:
     host = connect(chosen, progress)
     try:
         found = probe_host(host, chosen, progress)
+        found = found.model_copy(update={"vulkan": with_devices(host, found.vulkan)})
         boot = boot_facts(host, chosen)
         power = None if chosen.power is None else try_read_power(chosen.power, host)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]

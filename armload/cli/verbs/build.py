@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from armload.build.vulkan import GLIBC
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, Yields
@@ -26,7 +27,15 @@ class BuildOptions(EngineSource, OutputOptions):
 
     heading = "Build"
     yields: ClassVar[Yields] = {
-        "list_": ("target", "programs", "jobs", "nice", "rebuild", *EngineSource.model_fields)
+        "list_": (
+            "target",
+            "programs",
+            "backend",
+            "jobs",
+            "nice",
+            "rebuild",
+            *EngineSource.model_fields,
+        )
     }
 
     target: Annotated[
@@ -47,6 +56,15 @@ class BuildOptions(EngineSource, OutputOptions):
             harmless="anywhere",
         ),
     ] = ()
+    backend: Annotated[
+        Literal["cpu", "vulkan"],
+        Option(
+            "cpu: static programs; vulkan: programs that also compute on GPUs, for boards with "
+            f"glibc {GLIBC} or newer and a Vulkan loader",
+            "CPU|VULKAN",
+            harmless="anywhere",
+        ),
+    ] = "cpu"
     jobs: Annotated[
         Annotated[int, Field(ge=0, le=MOST_JOBS)] | None,
         Option(
@@ -73,7 +91,7 @@ class BuildOptions(EngineSource, OutputOptions):
 
 @verb(BuildOptions, keeps=True)
 def build(options: BuildOptions) -> Result:
-    """Build static llama.cpp for a board's CPU, and inspect it.
+    """Build llama.cpp for a board's CPU, or its GPU, and inspect it.
 
     Example: armload build --target rk3568 --programs llama-completion,llama-bench
     """
@@ -102,6 +120,7 @@ def build(options: BuildOptions) -> Result:
         compiler=options.compiler,
         jobs=options.jobs,
         nice=options.nice,
+        vulkan=options.backend == "vulkan",
         progress=progress,
     ) as where:
         binaries = build_binaries(

@@ -90,6 +90,7 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
         before=published.before,
         cpus=plan.cpus if plan else None,
         device_clocks=published.device_clocks,
+        on_gpu=plan is not None and plan.on_gpu,
     )
     return published.model_copy(
         update={"id": _id(run, published.started_utc, board, model), "limit": Limit.of(limit)}

@@ -57,6 +57,8 @@ ARCHITECTURE = re.compile(
 )
 """As llama.cpp calls them (``src/llama-arch.cpp``)."""
 
+_DEVICE = re.compile(r"cpu|gpu|Vulkan\d{1,2}", re.ASCII)
+_OPERATION = re.compile(r"[A-Z0-9_]{2,32}", re.ASCII)
 _PROJECTORS = (
     *("mlp", "ldp", "resampler", "adapter", "step", "ultravox", "pixtral", "idefics", "internvl"),
     *("glma", "voxtral", "meralion", "musicflamingo", "kimivl", "paddleocr", "lightonocr"),
@@ -250,11 +252,13 @@ FORMS: Mapping[str, Form] = {
     "clock": lambda _: "CLOCK_MONOTONIC",
     "compiler": compiler_label,
     "cores": core_list,
+    "device": _matching(_DEVICE),
     "device clock": device_clock_name,
     "end of an id": digits_of,
     "engine commit": _matching(ENGINE_COMMIT),
     "governor": governor_name,
     "kernel": kernel_release,
+    "operation": _matching(_OPERATION),
     "program": program_name,
     "projector type": _matching(PROJECTOR),
     "quantisation": _matching(QUANTISATION),

@@ -6,13 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-from armload.boards.virtual.packages import (
+from armload.core.errors import MissingToolError
+from armload.core.packages import (
     WITHOUT_APT,
     folder_written_whole,
     native_architecture,
     updated_apt,
 )
-from armload.core.errors import MissingToolError
 from armload.core.places import cache_folder
 from armload.core.progress import Progress
 

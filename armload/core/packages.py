@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.boards.virtual.mirrors import PackageArchive, archives, in_english, reports_full_disk
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
 from armload.core.locks import locked
+from armload.core.mirrors import PackageArchive, archives, in_english, reports_full_disk
 from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
@@ -176,7 +176,7 @@ def require_apt() -> None:
     for tool in ("apt-get", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise MissingToolError(
-                f"{tool} is not installed, so no virtual board can be made.", WITHOUT_APT
+                f"{tool} is not installed, which fetches Debian packages.", WITHOUT_APT
             )
 
 

@@ -76,8 +76,8 @@ def archives() -> list[PackageArchive]:
         kernel = "linux-image-cloud-arm64"
     else:
         raise MissingToolError(
-            f"A virtual board is made from Debian packages, and {release.get('NAME', 'this')} "
-            "is neither Debian nor Ubuntu.",
+            f"What is missing comes in Debian packages, and {release.get('NAME', 'this')} is "
+            "neither Debian nor Ubuntu.",
             "Copy an image folder from a Debian machine, and set ARMLOAD_IMAGES to it.",
         )
     found = [

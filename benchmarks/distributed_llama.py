@@ -1,11 +1,14 @@
 """distributed-llama beside llama.cpp on this machine: how close, how fast, how it scales.
 
-    python benchmarks/distributed_llama.py accuracy MODEL.gguf [--text FILE]
+    python benchmarks/distributed_llama.py accuracy MODEL.gguf [--text FILE] [--prompt TEXT]
+        [--feed-forward WIDTH] [--type Q4_0]
     python benchmarks/distributed_llama.py speed [--rounds 3] [--delay 0.2] [--rate 118MB]
     python benchmarks/distributed_llama.py core [--target rk3568] [--cpu cortex-a76]
     python benchmarks/distributed_llama.py conversion
 
-``accuracy`` compares logits and greedy text on each number of nodes that can share the model.
+``accuracy`` compares logits and greedy text on each number of nodes that can share the model. A
+feed-forward width that nodes do not divide is made a larger one with weights of zero, which changes
+no result; ``--type`` quantises the matrices of 32-bit floats, the output matrix to Q8_0.
 ``speed`` runs a model of random weights on 1 and 2 nodes of one thread, each on its own core,
 and behind the proxy of ``groups.py``, in turn. ``core`` counts the CPU time of a token on one core
 that qemu-aarch64 emulates. ``conversion`` compares the rate of converting with that of copying.
@@ -30,6 +33,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
+from gguf.quants import quantize
 from groups import Way, delayed
 from numpy.typing import NDArray
 from streamed_weights import sized
@@ -223,8 +228,46 @@ def llama_run(setup: Setup, tokens: int, cores: Sequence[int]) -> Ended:
     return _traced(setup, [*place, *setup.before, setup.llama[PROGRAM], *words])
 
 
-def accuracy(gguf: Path, text: str, folder: Path) -> None:
-    """Print how far logits are from llama.cpp's, and where texts part, by number of nodes."""
+def widened(source: Path, made: Path, feed_forward: int, type_name: str) -> None:
+    """Write a model of 32-bit floats with a wider feed-forward, whose new weights are zero.
+
+    Args:
+        type_name: of the matrices; that of the output matrix is ``Q8_0`` then.
+    """
+    reader = GGUFReader(source)
+    fields = {key: field.contents() for key, field in reader.fields.items()}
+    writer = GGUFWriter(made, str(fields["general.architecture"]))
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        value = feed_forward if key.endswith(".feed_forward_length") else fields[key]
+        inner = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
+        writer.add_key_value(key, value, field.types[0], sub_type=inner)
+    for tensor in reader.tensors:
+        values = np.array(tensor.data, dtype=np.float32)
+        missing = feed_forward - values.shape[-1 if "ffn_down" in tensor.name else 0]
+        if "ffn_down" in tensor.name:
+            values = np.pad(values, ((0, 0), (0, missing)))
+        elif "ffn_gate" in tensor.name or "ffn_up" in tensor.name:
+            values = np.pad(values, ((0, missing), (0, 0)))
+        kind = GGMLQuantizationType.F32
+        if values.ndim > 1 and tensor.name != "token_embd.weight" and type_name != "F32":
+            kind = GGMLQuantizationType["Q8_0" if tensor.name == "output.weight" else type_name]
+            writer.add_tensor(tensor.name, quantize(values, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(tensor.name, values, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def accuracy(gguf: Path, text: str, begin: str, folder: Path) -> None:
+    """Print how far logits are from llama.cpp's, and where texts part, by number of nodes.
+
+    Args:
+        begin: what is continued greedily.
+    """
     setup = made(gguf, folder)
     facts = setup.model.facts
     numbered = folder / "numbered"
@@ -249,16 +292,16 @@ def accuracy(gguf: Path, text: str, folder: Path) -> None:
         one, other = _log_shares(expected), _log_shares(found)
         divergence = (np.exp(one) * (one - other)).sum(axis=-1)
         same = (one.argmax(axis=-1) == other.argmax(axis=-1)).mean()
-        parted = _parted(setup, numbered, nodes)
+        parted = _parted(setup, begin, numbered, nodes)
         print(
             f"| {nodes} | {divergence.mean():.4f} ({divergence.max():.3f}) | {same:.1%} "
             f"| {_perplexity(found, tokens):.2f} | {parted} |"
         )
 
 
-def _parted(setup: Setup, numbered: Path, nodes: int) -> str:
+def _parted(setup: Setup, begin: str, numbered: Path, nodes: int) -> str:
     """Return at which token llama.cpp would have gone on otherwise, and by which gap of logits."""
-    prompt = setup.prompt(PROMPT)
+    prompt = setup.prompt(begin)
     before = json.loads(prompt.read_text())["tokens"]
     words: list[str | Path] = ["--prompt", prompt, "--pieces", numbered, "-n", str(GREEDY_TOKENS)]
     greedy = [int(each) for each in nodes_run(setup, words, nodes=nodes, poll=0).text.split()]
@@ -432,6 +475,9 @@ def main() -> None:
     one = verbs.add_parser("accuracy")
     one.add_argument("model", type=Path)
     one.add_argument("--text", type=Path)
+    one.add_argument("--prompt", default=PROMPT)
+    one.add_argument("--feed-forward", type=int)
+    one.add_argument("--type", default="F32")
     one = verbs.add_parser("speed")
     one.add_argument("--tokens", type=int, default=48)
     one.add_argument("--rounds", type=int, default=3)
@@ -446,7 +492,11 @@ def main() -> None:
         folder = Path(name)
         if given.verb == "accuracy":
             text = given.text.read_text(encoding="utf-8") if given.text else TEXT
-            accuracy(given.model, text, folder)
+            gguf = given.model
+            if given.feed_forward is not None:
+                gguf = folder / f"{given.model.stem}-{given.type}.gguf"
+                widened(given.model, gguf, given.feed_forward, given.type)
+            accuracy(gguf, text, given.prompt, folder)
         elif given.verb == "speed":
             way = Way(delay_s=given.delay / 1000, bytes_per_s=sized(given.rate))
             speed(given.tokens, given.rounds, way, folder)

@@ -1,12 +1,14 @@
 """What the forecast from facts says of speeds that others have published.
 
-    python benchmarks/published.py [--rows FILE] [--fit | --json]
+    python benchmarks/published.py [--rows FILE] [--fit | --json | --all-cores]
 
 Prints each row with its forecast and error. Rows of llama.cpp are forecast with constants that were
 fitted without their source: all rows of one source are left out, the constants are fitted to the
 rest, and the rows that were left out are forecast. Rows of ``--rows`` that are not in
 ``published.csv`` take no part in any fit. ``--fit`` prints the constants that all rows give, which
-``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary.
+``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary. ``--all-cores``
+forecasts the rows on mixed chips whose engine takes a thread for each core by itself, with that
+rule and without it, each time fitted to rows under the same rule.
 
 The columns are those of ``published.csv``: what a source says, as it says it. Where a source does
 not say how large the file is, its size follows from the model's outline
@@ -24,7 +26,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import NormalDist
@@ -152,6 +154,7 @@ class Row:
     Attributes:
         hardware: of the catalogue; empty where only the row tells of the board.
         threads: none for the fastest cluster.
+        takes_all_cores: its engine takes a thread for each core of a mixed chip, by itself.
         repacked: types that the engine's release repacks.
         use: "fit", or why it takes no part in it.
     """
@@ -163,6 +166,7 @@ class Row:
     specs: DeclaredSpecs
     work: TokenWork
     threads: int | None
+    takes_all_cores: bool
     repacked: frozenset[str]
     decode_tps: float
     prefill_tps: float | None
@@ -212,7 +216,8 @@ def _row(row: dict[str, str]) -> Row | str:
     elif not work.is_dense:
         use = "mixture"
     threads = int(_number(row["threads"] or row["cores_used"]) or 0) or None
-    if not row["threads"] and threads is None and ALL_CORES.search(row["engine"]):
+    takes_all = not row["threads"] and threads is None and bool(ALL_CORES.search(row["engine"]))
+    if takes_all:
         threads = sum(cluster.cores for cluster in specs.clusters) or None
     prompt = _number(row["prompt_tokens"]) or 0
     return Row(
@@ -223,6 +228,7 @@ def _row(row: dict[str, str]) -> Row | str:
         specs=specs,
         work=work,
         threads=threads,
+        takes_all_cores=takes_all and len(specs.clusters) > 1,
         repacked=frozenset(
             name
             for since, names in REPACKED_SINCE
@@ -602,6 +608,24 @@ def print_summary(name: str, found: Sequence[Forecast]) -> None:
         )
 
 
+def print_all_cores(known: Sequence[Row], rows: Sequence[Row]) -> None:
+    """Print what the rule gains that some engines take all cores."""
+    for name, ruled in (
+        ("a thread for each core", (known, rows)),
+        ("the fastest cluster", (_on_fast_cores(known), _on_fast_cores(rows))),
+    ):
+        found = forecasts(*ruled)
+        concerned = [each for each in found if each.row.takes_all_cores]
+        print(f"\n{name}\n")
+        print_table(concerned)
+        print_summary("Engines that choose on mixed chips", concerned)
+        print_summary("All rows of llama.cpp", [each for each in found if each.row.use == "fit"])
+
+
+def _on_fast_cores(rows: Sequence[Row]) -> list[Row]:
+    return [replace(row, threads=None) if row.takes_all_cores else row for row in rows]
+
+
 def main() -> None:
     """Print the forecasts of the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -609,10 +633,14 @@ def main() -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--fit", action="store_true")
     kind.add_argument("--json", action="store_true")
+    kind.add_argument("--all-cores", action="store_true")
     chosen = parser.parse_args()
     known = read_rows(ROWS)
     if chosen.fit:
         print(fit([row for row in known if row.use == "fit"]).model_dump_json(indent=1))
+        return
+    if chosen.all_cores:
+        print_all_cores(known, read_rows(chosen.rows))
         return
     found = forecasts(known, read_rows(chosen.rows))
     uses = {use: [each for each in found if each.row.use == use] for use in USES}

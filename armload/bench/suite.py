@@ -16,7 +16,7 @@ from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.values import Value
 from armload.core.yamlfile import load_file, load_named, load_shipped
-from armload.engines.llama_cpp import least_context_tokens
+from armload.engines.llama_cpp import needed_tokens
 from armload.engines.plan import Plan, PromptText, PromptTokens, TokenCount
 from armload.models.model import Model
 
@@ -54,17 +54,14 @@ class SuiteTest(Value):
         return plan.model_copy(update=self.model_dump(exclude={"name"}, exclude_none=True))
 
     def is_of(self, plan: Plan) -> bool:
-        """Tell whether a plan does this test, and nothing that changes its work."""
-        usual = (plan.depth_tokens, plan.temperature, plan.stop_at_end, plan.cold)
-        if plan.n_predict != self.n_predict or usual != (0, 0.0, False, False):
+        """Tell whether a plan has this test's prompt and length."""
+        if plan.n_predict != self.n_predict or plan.prompt_tokens != self.prompt_tokens:
             return False
-        if self.prompt_tokens is not None:
-            return plan.prompt_tokens == self.prompt_tokens
-        return plan.prompt_tokens is None and plan.prompt == self.prompt
+        return self.prompt_tokens is not None or plan.prompt == self.prompt
 
 
 class Suite(Value):
-    """A suite.
+    """A fixed set of tests.
 
     Attributes:
         name: of its file.
@@ -100,12 +97,20 @@ class Suite(Value):
         yield from dict.fromkeys(test.of(plan) for plan in plans for test in self.tests)
 
     def test_of(self, plan: Plan | None) -> SuiteTest | None:
-        """Return the test that a plan does; none for another plan."""
+        """Return the test that a plan is of; none for another plan."""
         return next((test for test in self.tests if plan and test.is_of(plan)), None)
+
+    def counted_test_of(self, plan: Plan | None) -> SuiteTest | None:
+        """Return the test that a plan does, unless an option changes its work."""
+        test = self.test_of(plan)
+        if plan is None or test is None:
+            return None
+        usual = (plan.depth_tokens, plan.temperature, plan.stop_at_end, plan.cold)
+        return test if usual == (0, 0.0, False, False) else None
 
     def too_long_for(self, model: Model) -> tuple[SuiteTest, ...]:
         """Return the tests that exceed the context that a model was trained for."""
-        lengths = ((test, least_context_tokens(test.of(Plan()))) for test in self.tests)
+        lengths = ((test, needed_tokens(test.of(Plan()), model)) for test in self.tests)
         return tuple(test for test, tokens in lengths if tokens > model.context_length)
 
 
@@ -157,7 +162,7 @@ def score_of(suite: Suite, runs: Sequence[Run]) -> SuiteScore:
     """
     found: dict[str, list[tuple[float, float, float]]] = {}
     for run in runs:
-        test, figures = suite.test_of(run.plan), run.summary
+        test, figures = suite.counted_test_of(run.plan), run.summary
         if test is None or not run.verdict.valid:
             continue
         if figures.prefill_s and figures.decode_s and figures.decode_tps:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
+from armload.bench.suite import Suite
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.ids import begins_now, fingerprint_of, time_of_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
@@ -56,6 +57,7 @@ class Sweep(CommandHeader):
         warmups: rounds before them that do not.
         precision: the one cell is repeated until its median time per token is known so exactly;
             none where ``repeats`` says how often.
+        suite: whose tests the cells are; none for another sweep.
     """
 
     format: Literal[3] = 3
@@ -64,6 +66,12 @@ class Sweep(CommandHeader):
     repeats: int
     warmups: int
     precision: Precision | None = None
+    suite: Suite | None = None
+
+    def test_of(self, cell: int) -> str:
+        """Return the name of the suite's test that a cell is; empty without a suite."""
+        test = self.suite and self.suite.test_of(self.cells[cell].plan)
+        return test.name if test else ""
 
     def places(self) -> Iterator[SweepPoint]:
         """Yield all runs in their order.
@@ -76,7 +84,11 @@ class Sweep(CommandHeader):
             random.Random(f"{self.fingerprint} {number}").shuffle(order)  # noqa: S311 - no secret
             for cell in order:
                 yield SweepPoint(
-                    sweep=self.id, cell=cell, round=number, warm_up=number < self.warmups
+                    sweep=self.id,
+                    cell=cell,
+                    round=number,
+                    warm_up=number < self.warmups,
+                    test=self.test_of(cell),
                 )
 
 
@@ -104,6 +116,7 @@ def new_sweep(
     repeats: int,
     warmups: int,
     precision: Precision | None = None,
+    suite: Suite | None = None,
 ) -> Sweep:
     """Describe a sweep that starts now."""
     named = tuple(
@@ -128,6 +141,7 @@ def new_sweep(
         repeats=repeats,
         warmups=warmups,
         precision=precision,
+        suite=suite,
     )
 
 

@@ -59,7 +59,8 @@ def suite_cells(
             names = ", ".join(test.name for test in too_long)
             progress.say(
                 f"{suite.title}: missing {names}: {model.name} was trained for a context of "
-                f"{model.context_length:,} tokens. An incomplete suite has no score."
+                f"{model.context_length:,} tokens. An incomplete suite has no "
+                "score; use a model with a longer context for one."
             )
         found += (
             combination(model, decided(model, plan), progress, reference=name)
@@ -96,6 +97,7 @@ def run_sweep(
     repeats: int,
     warmups: int,
     reference: Run | None = None,
+    suite: Suite | None = None,
     reach: Reach = CONNECTED,
     begun: Begun,
     report: Report,
@@ -110,12 +112,15 @@ def run_sweep(
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
         reference: a run with the expected output.
+        suite: whose tests the cells are.
         reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called for every run.
     """
     with bench_board(reach, request, cells, progress, reference=reference) as board:
-        sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
+        sweep = new_sweep(
+            [board.name], board.engines, repeats=repeats, warmups=warmups, suite=suite
+        )
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)

@@ -52,12 +52,13 @@ class ChatSession:
 
     def run(self) -> None:
         """Ask for questions and answer them, until Ctrl-D or ``/exit``."""
-        lines = _line_editor()
+        lines = _line_editor(self._interrupts.forget)
         terminal.say("/help lists the commands. Ctrl-C ends an answer, Ctrl-D the conversation.")
         while not self.is_over:
             self._interrupts.forget()
             try:
-                self.take(lines.prompt(_PROMPT))
+                # Its own handler would swallow a Ctrl-C between Enter and the answer.
+                self.take(lines.prompt(_PROMPT, handle_sigint=False))
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -210,8 +211,14 @@ _COMMANDS: Mapping[str, _Command] = {
 }
 
 
-def _line_editor() -> PromptSession[str]:
+def _line_editor(entered: Callable[[], None]) -> PromptSession[str]:
+    """Return what asks for a line.
+
+    Args:
+        entered: called as soon as a line is entered.
+    """
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -223,13 +230,21 @@ def _line_editor() -> PromptSession[str]:
     def _begin_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    return PromptSession(
+    session: PromptSession[str] = PromptSession(
         history=InMemoryHistory(),
         completer=WordCompleter(list(_COMMANDS), sentence=True),
         complete_while_typing=False,
         key_bindings=keys,
         output=None if _is_dumb() else create_output(sys.stdout, always_prefer_tty=True),
     )
+    accept = session.default_buffer.accept_handler
+
+    def accepted(buffer: Buffer) -> bool:
+        entered()
+        return accept(buffer) if accept else False
+
+    session.default_buffer.accept_handler = accepted
+    return session
 
 
 def _is_dumb() -> bool:

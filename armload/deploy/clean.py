@@ -22,7 +22,7 @@ DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400
 
 LONGEST_REMOVAL_S = 600.0
-_KINDS = {"runs": "run", "bin": "program", "models": "model"}
+_KINDS = {"runs": "run", "bin": "program", "models": "model", "contexts": "context"}
 
 
 class BoardItem(Value):
@@ -30,7 +30,7 @@ class BoardItem(Value):
 
     Attributes:
         name: relative to the work folder.
-        kind: what it holds.
+        kind: what it holds; a ``context`` is one that ``bench --depth`` has filled.
         state: ``running`` is needed by a program that runs now, ``service`` by an installed
             service, running or not; both stay. An ``unstarted`` run never began, or a power cut
             took it.
@@ -39,7 +39,7 @@ class BoardItem(Value):
     """
 
     name: PurePosixPath
-    kind: Literal["run", "program", "model"]
+    kind: Literal["run", "program", "model", "context"]
     state: Literal["running", "service", "collected", "uncollected", "unstarted", "unused"]
     size_bytes: int | None
     used_days: float | None
@@ -50,7 +50,7 @@ class Selection(Value):
 
     Attributes:
         uncollected: also runs that have not been fetched.
-        unused_days: programs and models unused for this long.
+        unused_days: programs, models and contexts unused for this long.
     """
 
     uncollected: bool = False

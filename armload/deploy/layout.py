@@ -26,7 +26,7 @@ RUN_FILES = (
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
 CONTEXT_FILE = "context"
-"""Of a run that fills a context: it is moved beside the model."""
+"""Of a run that fills a context: it is moved to the saved ones."""
 
 SCRATCH_FILES = ("exit.part", "space", CONTEXT_FILE)
 """What is gone at the end of a run; an interrupted one keeps them, for nobody to fetch."""
@@ -80,9 +80,14 @@ class Layout(Value):
     def model(self, sha256: str, name: str) -> PurePosixPath:
         return self.workdir / _MODELS / sha256[:_DIGITS] / name
 
+    @property
+    def contexts(self) -> PurePosixPath:
+        """Of filled contexts that runs restore, a folder each."""
+        return self.workdir / "contexts"
+
     def saved_context(self, sha256: str, key: str) -> PurePosixPath:
-        """Return where a filled context of a model is kept; it goes with the model."""
-        return self.model(sha256, f"context-{key}")
+        """Return where a filled context of a model is kept."""
+        return self.contexts / f"{sha256[:_DIGITS]}-{key}" / CONTEXT_FILE
 
     def plain(self, file: PurePosixPath) -> PurePosixPath:
         """Return the name without a checksum of a program or a model's file."""

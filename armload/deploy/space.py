@@ -28,6 +28,10 @@ _WORTH_NAMING_BYTES = 1 << 20
 _MOST_NAMED = 3
 
 
+def _kept_bytes(wanted_bytes: int) -> int:
+    return SPARE_BYTES + wanted_bytes // _LISTED_IN
+
+
 class FreeSpace(Value):
     """What a board says of its storage.
 
@@ -39,16 +43,22 @@ class FreeSpace(Value):
     free_bytes: int | None
     advice: str
 
+    def missing_bytes(self, wanted_bytes: int) -> int:
+        """Return how much more is needed for so much; 0 where the board cannot say."""
+        if self.free_bytes is None:
+            return 0
+        return max(0, wanted_bytes + _kept_bytes(wanted_bytes) - self.free_bytes)
+
     def need(self, host: Host, names: str, workdir: PurePosixPath, wanted_bytes: int) -> None:
         """Make sure that so much fits, beside what a run itself writes.
 
         Raises:
             BoardError: it does not; the figures that it gives add up.
         """
-        kept_bytes = SPARE_BYTES + wanted_bytes // _LISTED_IN
-        if self.free_bytes is None or wanted_bytes + kept_bytes <= self.free_bytes:
+        missing = self.missing_bytes(wanted_bytes)
+        if self.free_bytes is None or not missing:
             return
-        missing = wanted_bytes + kept_bytes - self.free_bytes
+        kept_bytes = _kept_bytes(wanted_bytes)
         raise BoardError(
             f"{host.name}: not enough space for {names}: {format_bytes(self.free_bytes)} free in "
             f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} "

@@ -228,6 +228,7 @@ class SweepPoint(Value):
         warm_up: it only prepares the board; its figures are excluded from the results.
         precision: the run is repeated until the median of all is known within that share of it;
             none where the number of runs was fixed.
+        test: of a suite; empty for another sweep.
     """
 
     sweep: Annotated[str, Leaves("end of an id")]
@@ -235,6 +236,7 @@ class SweepPoint(Value):
     round: Annotated[int, LEAVES]
     warm_up: Annotated[bool, LEAVES] = False
     precision: Annotated[float | None, LEAVES] = None
+    test: Annotated[str, Leaves("test of the standard suite")] = ""
 
 
 class RunSpec(Value):

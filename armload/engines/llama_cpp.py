@@ -18,6 +18,7 @@ from armload.engines.plan import CPU, GPU, MICRO_BATCH_TOKENS, FlashAttention, P
 from armload.engines.repacking import repacks
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
+from armload.models.token_pieces import fewest_tokens
 from armload.models.tokens import prompt_of
 
 MAX_PROMPT_BYTES = 100_000
@@ -67,6 +68,20 @@ def least_context_tokens(plan: Plan) -> int:
     return plan.depth_tokens + (plan.prompt_tokens or 1) + plan.n_predict
 
 
+def needed_tokens(plan: Plan, model: Model) -> int:
+    """Return the tokens that a context holds at least, those of a long text counted.
+
+    Raises:
+        OSError: the model's file cannot be read.
+    """
+    least = least_context_tokens(plan)
+    most = plan.depth_tokens + most_prompt_tokens(plan) + plan.n_predict
+    room = min(model.context_length, plan.context_tokens or model.context_length)
+    if plan.prompt_tokens is not None or most <= room:
+        return least
+    return least - 1 + fewest_tokens(model.path, plan.prompt)
+
+
 def likely_prompt_tokens(plan: Plan) -> int:
     """Return about how long a plan's prompt is."""
     # A word of a text is a token and a bit, and has some five bytes.
@@ -78,9 +93,13 @@ def most_prompt_tokens(plan: Plan) -> int:
     return plan.prompt_tokens or len(plan.prompt.encode()) + 1
 
 
-def context_tokens(plan: Plan, model: Model) -> int:
-    """Return the KV cache's length in tokens: as planned, else enough for prompt and output."""
-    least = least_context_tokens(plan)
+def context_tokens(plan: Plan, model: Model, least: int | None = None) -> int:
+    """Return the KV cache's length in tokens: as planned, else enough for prompt and output.
+
+    Args:
+        least: tokens that it holds at least; none to count a text as one.
+    """
+    least = least or least_context_tokens(plan)
     if least > model.context_length:
         raise UsageError(
             f"{_contents(plan)} need at least {least} tokens, but {model.name} was trained for a "
@@ -133,7 +152,7 @@ def whole_plan(plan: Plan, model: Model) -> Plan:
     if model.prompt and not {"prompt", "prompt_tokens"} & plan.model_fields_set:
         # Such a model writes nonsense after its answer.
         plan = plan.model_copy(update={"prompt": model.prompt, "stop_at_end": True})
-    context_tokens(plan, model)
+    context_tokens(plan, model, needed_tokens(plan, model))
     if plan.prompt_tokens is not None:
         plan = plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})
     size_bytes = len(plan.prompt.encode())

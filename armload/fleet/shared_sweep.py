@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from armload.analysis.run import Run
 from armload.bench.board import bench_board
 from armload.bench.combination import Combination, programs_of
+from armload.bench.suite import Suite
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.bench.sweeping import Begun
 from armload.boards.board import load_board
@@ -31,6 +32,7 @@ def share_sweep(
     *,
     repeats: int,
     reference: Run | None,
+    suite: Suite | None,
     reach: Reach,
     begun: Begun,
     report: Report,
@@ -49,7 +51,7 @@ def share_sweep(
     """
     binaries = built(request.model_copy(update={"board": boards[0]}), programs_of(cells), progress)
     engines = [cell.engine(binaries) for cell in cells]
-    sweep = new_sweep(boards, engines, repeats=repeats, warmups=0)
+    sweep = new_sweep(boards, engines, repeats=repeats, warmups=0, suite=suite)
     journal = resume_or_begin(sweep, progress, new=request.new)
 
     @contextmanager

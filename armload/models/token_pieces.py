@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.models.byte_pairs import byte_letters
 from armload.models.gguf_values import Array
-from armload.models.header import read_header
+from armload.models.header import Header, read_header
 from armload.models.vocabulary import SPACE, TokenKind
 
 _TOKENS, _KINDS = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
@@ -37,18 +38,51 @@ def token_pieces(path: Path, count: int) -> tuple[bytes, ...]:
         UsageError: llama.cpp reads this vocabulary in another way.
     """
     header = read_header(path, strings_of=_TOKENS, numbers_of=_KINDS)
-    tokens, kinds = header.metadata.get(_TOKENS), header.metadata.get(_KINDS)
-    reader = {"llama": _of_pieces, "gpt2": _of_bytes}.get(
-        str(header.metadata.get("tokenizer.ggml.model"))
-    )
-    if reader is None or not isinstance(tokens, Array):
+    found = _pieces(header)
+    if found is None:
         raise UsageError(
             f"--engine dllama: armload cannot write text with the vocabulary of {path.name} "
             f"({header.metadata.get('tokenizer.ggml.model')}).",
             "Use --engine llama.cpp.",
         )
+    return (*found, *[b""] * (count - len(found)))
+
+
+@lru_cache(maxsize=64)
+def fewest_tokens(path: Path, text: str) -> int:
+    """Return how many tokens a text has at least: any cut of it into pieces of the vocabulary.
+
+    The beginning-of-text token does not count; a tokenizer may need more. Of a vocabulary that
+    is read in another way, this is 1.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    found = _pieces(read_header(path, strings_of=_TOKENS, numbers_of=_KINDS))
+    if found is None:
+        return 1
+    # A character that no piece has is one token or more.
+    pieces = {*found, *(letter.encode() for letter in text)}
+    longest = max(map(len, pieces))
+    whole = text.encode()
+    fewest = [0]
+    for end in range(1, len(whole) + 1):
+        begins = range(max(0, end - longest), end)
+        fewest.append(
+            min((fewest[at] + 1 for at in begins if whole[at:end] in pieces), default=end)
+        )
+    return max(1, fewest[-1])
+
+
+def _pieces(header: Header) -> list[bytes] | None:
+    tokens, kinds = header.metadata.get(_TOKENS), header.metadata.get(_KINDS)
+    reader = {"llama": _of_pieces, "gpt2": _of_bytes}.get(
+        str(header.metadata.get("tokenizer.ggml.model"))
+    )
+    if reader is None or not isinstance(tokens, Array):
+        return None
     types = kinds.items if isinstance(kinds, Array) else ()
-    found = [
+    return [
         b""
         if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN)
         else text.encode()
@@ -58,7 +92,6 @@ def token_pieces(path: Path, count: int) -> tuple[bytes, ...]:
             tokens.strings, (*types, *[1] * (len(tokens.strings) - len(types))), strict=False
         )
     ]
-    return (*found, *[b""] * (count - len(found)))
 
 
 def _of_pieces(text: str) -> bytes:

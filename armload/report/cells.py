@@ -28,7 +28,16 @@ from armload.core.columns import Column, Estimate
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.engines.prediction import Bottleneck
-from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
+from armload.report.settings import (
+    BOARD,
+    NONE,
+    TEST,
+    THREADS,
+    Settings,
+    labels,
+    settings_of,
+    subject,
+)
 
 State = Literal["valid", "partly valid", "not valid", "failed"]
 
@@ -274,10 +283,11 @@ def _best_known(group: Sequence[Run]) -> Run:
     return next((run for run in group if run.trace), group[0])
 
 
-def _place(group: Sequence[Run]) -> tuple[str, int, str, int, str]:
+def _place(group: Sequence[Run]) -> tuple[str, int, str, int, int, str]:
     run = _best_known(group)
     weights_bytes = run.model.bytes_per_token or 0
-    return (run.board.name, weights_bytes, run.model.name, _threads(run) or 0, run.id)
+    test = run.place.cell if run.place is not None and run.place.test else 0
+    return (run.board.name, weights_bytes, run.model.name, _threads(run) or 0, test, run.id)
 
 
 def _threads(run: Run) -> int | None:
@@ -313,8 +323,19 @@ def tps_of(cell: Cell, measure: Measure = "decode") -> float:
     return rate.value if rate else 0.0
 
 
+def are_a_suite(cells: Iterable[Cell]) -> bool:
+    """Tell whether cells are different tests of a suite."""
+    return len({cell.settings[TEST] for cell in cells} - {NONE}) > 1
+
+
 def fastest(cells: Iterable[Cell], measure: Measure = "decode") -> Cell | None:
-    """Return the valid cell with the highest rate; none where none is valid."""
+    """Return the valid cell with the highest rate; none where none is valid.
+
+    Different tests of a suite have none: their rates tell about the tests.
+    """
+    cells = list(cells)
+    if are_a_suite(cells):
+        return None
     rated = [cell for cell in cells if cell.is_valid and rate_of(cell, measure)]
     return max(rated, key=lambda cell: tps_of(cell, measure), default=None)
 

@@ -125,7 +125,7 @@ def _what_it_is(reference: str, wanted: str) -> tuple[str, list[str]]:
     Raises:
         ArmloadError: nothing is.
     """
-    if kind := kind_of(reference):
+    if (kind := kind_of(reference)) and kind.noun != wanted:
         is_of_runs = kind.journal is SweepFolder
         takes = {"report": kind.has_page or is_of_runs, "compare": kind.compare or is_of_runs}
         return with_article(kind.noun), ["show", *(verb for verb, does in takes.items() if does)]

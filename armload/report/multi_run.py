@@ -9,13 +9,22 @@ from pathlib import Path
 
 from armload import __version__
 from armload.analysis.run import Run
+from armload.bench.suite import Suite
 from armload.core.files import file_name_of
 from armload.core.ids import time_of_id
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.cell_table import cell_table
-from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest, unequal
+from armload.report.cells import (
+    Cell,
+    are_a_suite,
+    as_fast_as,
+    boards_of,
+    cells_of,
+    fastest,
+    unequal,
+)
 from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
@@ -25,8 +34,9 @@ from armload.report.figures.over_time import over_time
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.figures.threads import threads
 from armload.report.pages import Page
-from armload.report.settings import subject
+from armload.report.settings import TEST, subject
 from armload.report.speculation import gains
+from armload.report.suite import SCORE_SENTENCE, suite_headline, suite_rows, suite_table
 
 MOST_NAMED = 3
 """More models than that are counted."""
@@ -60,17 +70,22 @@ def new_folder(runs: Sequence[Run]) -> Path:
     return folder
 
 
-def runs_page(every: Sequence[Run]) -> Page:
-    """Return the page of at least one run; warm-ups of other runs are left out."""
+def runs_page(every: Sequence[Run], suite: Suite | None = None) -> Page:
+    """Return the page of at least one run; warm-ups of other runs are left out.
+
+    Args:
+        suite: whose tests they are.
+    """
     cells = cells_of(every)
     runs = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.started_utc)
     warm_ups = len({run.id for run in every} - {run.id for run in runs})
+    rows = suite_rows(runs, suite) if suite else []
     best = fastest(cells)
     limited = best.typical if best else None
     where = f"{best.label}: " if best and len(cells) > 1 else ""
     return Page(
         template="multi_run.html.j2",
-        headline=headline(cells),
+        headline=suite_headline(suite, rows) if suite and rows else headline(cells),
         version=__version__,
         figures=figures_of(cells),
         table=cell_table(cells),
@@ -89,6 +104,9 @@ def runs_page(every: Sequence[Run]) -> Page:
             "limit": f"{where}{limited.limit.sentence}" if limited else "",
             "advice": run_words.advice(limited) if limited else "",
             "table_sentence": table_sentence(cells),
+            "suite": suite,
+            "suite_sentence": SCORE_SENTENCE,
+            "suite_table": suite_table(rows),
             "doubts": doubts(cells),
             "ran": _ran(runs),
             "ids": [(cell.label, ", ".join(run.id for run in cell.runs)) for cell in cells],
@@ -115,6 +133,9 @@ def headline(cells: Sequence[Cell]) -> str:
     """Say the best result in one sentence."""
     best = fastest(cells)
     if best is None or best.decode_tps is None:
+        if are_a_suite(cells):
+            tests = len({cell.settings[TEST] for cell in cells})
+            return f"{tests} tests of a suite on {', '.join(boards_of(cells))}"
         if any(cell.is_valid for cell in cells):
             return _without_a_rate(cells)
         tried = (

@@ -14,6 +14,7 @@ from armload.engines.trace import Weights
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.layout import Table
+from armload.report.settings import suite_test_of
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -26,6 +27,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
         ("computed on", "\n".join(_placed(run))),
+        ("suite test", suite_test_of(run)),
         ("total", run_words.in_all(run)),
         ("reported", ", ".join(each.words for each in run.reported)),
         ("p50 per token", run_words.median_range(run)),

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from armload.analysis.run import Run
+from armload.bench.suite import standard_suite
 from armload.core.shell import join
 from armload.core.values import format_bytes
 from armload.engines.llama_cpp import repacked
 from armload.engines.plan import NO_SPECULATION, Plan, short_prompt
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
+TEST = "test"
+"""Of a suite."""
+
 REPACKED = "weights repacked"
 WEIGHTS, RESIDENT, CACHE = "weights", "resident", "cache"
 PROGRAM, BUILD, MODEL_SUM = "program", "build", "model SHA-256"
@@ -36,6 +40,9 @@ _NAMES = {
     "cool_to_celsius": "cool to",
 }
 
+_DECIDED = ("prompt", _NAMES["n_predict"])
+"""What a suite's test decides."""
+
 _CHOICES = {THREADS: THREADS} | {
     field: _NAMES.get(field, field.replace("_", " "))
     for field in Plan.model_fields
@@ -45,7 +52,7 @@ _CHOICES = {THREADS: THREADS} | {
 
 _UNSET = "default"
 NONE = "-"
-"""For a watched program, which has no plan, and perhaps no model."""
+"""For a watched program, which has no plan, and perhaps no model; for a run of no suite."""
 
 Settings = Mapping[str, str]
 
@@ -66,6 +73,7 @@ def settings_of(run: Run) -> Settings:
         BOARD: run.board.name,
         MODEL: stem(run.model.name) or NONE,
         QUANTISATION: run.model.quantisation or NONE,
+        TEST: suite_test_of(run) or NONE,
         **choices,
         REPACKED: _words(repacked(run.command)) if run.plan else NONE,
         "command": join(run.watched.words) if run.watched else NONE,
@@ -76,6 +84,17 @@ def settings_of(run: Run) -> Settings:
         BUILD: binary.build_id,
         MODEL_SUM: run.model.sha256[:12],
     }
+
+
+def suite_test_of(run: Run) -> str:
+    """Return the name of the suite's test that a run is; empty for another run.
+
+    A text of the standard suite is known by itself; lengths may be anybody's.
+    """
+    if run.place is not None and run.place.test:
+        return run.place.test
+    test = standard_suite().test_of(run.plan)
+    return test.name if test is not None and test.prompt is not None else ""
 
 
 def stem(name: str) -> str:
@@ -91,6 +110,8 @@ def subject(run: Run) -> str:
 def differing(settings: Sequence[Settings]) -> list[str]:
     """Return the names of what differs, checksums only where nothing else does."""
     differ = [name for name in settings[0] if len({each[name] for each in settings}) > 1]
+    if all(each.get(TEST, NONE) != NONE for each in settings):
+        differ = [name for name in differ if name not in _DECIDED]
     readable = [name for name in differ if name not in _SUMS]
     if len({tuple(each[name] for name in readable) for each in settings}) == len(settings):
         return readable
@@ -107,6 +128,8 @@ def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
         words = {name: each[name] if name == BOARD else f"{name} {each[name]}" for name in names}
         if THREADS in words:
             words[THREADS] = f"{each[THREADS]} thread{'' if each[THREADS] == '1' else 's'}"
+        if words.get(TEST):
+            words[TEST] = each[TEST] if each[TEST] != NONE else ""
         for name in (QUANTISATION, MODEL_SUM):  # the model's short name holds what is needed
             words.pop(name, None)
         if len(set(models.values())) > 1:

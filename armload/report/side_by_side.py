@@ -18,6 +18,7 @@ from armload.report.sweep import (
     cell_results,
     lacking_runs,
     notes,
+    suite_view,
     sweep_view,
     swept_cells,
 )
@@ -94,8 +95,9 @@ class BoardsSweep(Result):
     def view(self) -> Iterable[Part]:
         if not self.cells:
             return
-        yield sweep_view(self.cells)
         journals = self._begun.values()
+        yield sweep_view(self.cells)
+        yield from suite_view([journal.sweep for journal in journals], self.cells)
         ids = " ".join(journal.sweep.id for journal in journals)
         rows = [*(("sweep", journal.folder) for journal in journals)]
         yield from labelled(9, [*rows, ("charts", f"{program_name()} report {ids}")])

@@ -16,6 +16,7 @@ from armload.analysis.pairing import differences
 from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS
 from armload.analysis.verdict import KeptFinding
+from armload.bench.suite import Suite, SuiteScore
 from armload.bench.sweep import Sweep, SweepFolder
 from armload.core.columns import Column, Estimate, main_ones
 from armload.core.errors import ArmloadError, RunError
@@ -36,17 +37,22 @@ from armload.report.settings import (
     MODEL,
     NONE,
     REPACKED,
+    TEST,
     THREADS,
     Settings,
     choices_of,
     differing,
 )
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
+from armload.report.suite import suite_rows, suite_table
 
 
 def names_of_cells(sweep: Sweep) -> list[Settings]:
     """Return what tells each cell from the others, by what it is; of one cell, its model."""
-    each = [{MODEL: cell.model, **choices_of(cell.plan)} for cell in sweep.cells]
+    each = [
+        {MODEL: cell.model, TEST: sweep.test_of(number) or NONE, **choices_of(cell.plan)}
+        for number, cell in enumerate(sweep.cells)
+    ]
     names = differing(each) or [MODEL]
     return [{name: settings[name] for name in names} for settings in each]
 
@@ -252,7 +258,9 @@ def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] |
         others = [
             each
             for each, its in timed
-            if each.number != first.number and not differences(done, its, DECODE)
+            if each.number != first.number
+            and each.name.get(TEST) == first.name.get(TEST)
+            and not differences(done, its, DECODE)
         ]
         if others:
             return first, max(others, key=lambda each: tps_of(each.cell) if each.cell else 0.0)
@@ -292,6 +300,7 @@ class SweepResult(Result):
     def view(self) -> Iterable[Part]:
         sweep = self.journal.sweep
         yield sweep_view(self.cells)
+        yield from suite_view([sweep], self.cells)
         rows: list[tuple[str, object]] = [
             ("sweep", self.journal.folder),
             ("charts", f"{program_name()} report {sweep.id}"),
@@ -329,6 +338,14 @@ def lacking_runs(results: Sequence[CellResult], boards: Sequence[str]) -> RunErr
 def sweep_view(results: Sequence[CellResult]) -> Group:
     """Lay out a sweep with what there is to say of it."""
     return Group(sweep_table(results), *(Prose(note, style="dim") for note in notes(results)))
+
+
+def suite_view(sweeps: Sequence[Sweep], results: Sequence[CellResult]) -> Iterator[Part]:
+    """Yield the scores of the suite that sweeps ran, if they ran one."""
+    suite = next((sweep.suite for sweep in sweeps if sweep.suite is not None), None)
+    if suite is not None and (table := suite_table(suite_rows(_runs(results), suite))):
+        yield Text(f"Suite {suite.title}")
+        yield table
 
 
 Quantile = Literal["p50", "p90", "p99", "max"]
@@ -370,12 +387,47 @@ class SweptCell(Value):
     too_few: str = ""
 
 
+class SuiteScoreOf(Value):
+    """What a suite gave with one model on one board by one method.
+
+    Attributes:
+        model: the file's name.
+        threads: that decoded; none if no trace says so.
+        runs: ids of the runs of its tests.
+    """
+
+    board: str
+    model: str
+    threads: int | None
+    runs: tuple[str, ...]
+    score: SuiteScore
+
+
+class SuiteResult(Value):
+    """The suite whose tests a sweep's cells are, and its scores.
+
+    Attributes:
+        name, version, checksum: results compare where all three are the same.
+        scores: the best first, incomplete ones last.
+    """
+
+    name: str
+    version: int
+    checksum: str
+    scores: tuple[SuiteScoreOf, ...]
+
+
 class SweptCells(Value):
-    """A sweep, and what became of its cells."""
+    """A sweep, and what became of its cells.
+
+    Attributes:
+        suite: none for a sweep of other cells.
+    """
 
     sweep: str
     boards: tuple[str, ...]
     repeats: int
+    suite: SuiteResult | None = None
     cells: tuple[SweptCell, ...]
 
 
@@ -386,11 +438,34 @@ def swept_cells(sweep: Sweep, results: Sequence[CellResult]) -> SweptCells:
         sweep=sweep.id,
         boards=sweep.boards,
         repeats=sweep.repeats,
+        suite=_suite_result(sweep.suite, results) if sweep.suite else None,
         cells=tuple(
             _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each, cells)
             for each in results
         ),
     )
+
+
+def _suite_result(suite: Suite, results: Sequence[CellResult]) -> SuiteResult:
+    return SuiteResult(
+        name=suite.name,
+        version=suite.version,
+        checksum=suite.checksum,
+        scores=tuple(
+            SuiteScoreOf(
+                board=row.runs[0].board.name,
+                model=row.runs[0].model.name,
+                threads=row.threads,
+                runs=tuple(run.id for run in row.runs),
+                score=row.score,
+            )
+            for row in suite_rows(_runs(results), suite)
+        ),
+    )
+
+
+def _runs(results: Sequence[CellResult]) -> list[Run]:
+    return [run for each in results if each.cell is not None for run in each.cell.runs]
 
 
 def _swept(model: str, plan: Plan, result: CellResult, cells: Sequence[Cell]) -> SweptCell:
@@ -433,4 +508,4 @@ def _in_a_line(name: Mapping[str, str]) -> str:
 def _said(name: str, value: str) -> str:
     if name == THREADS and value.isdecimal():
         return words.counted(int(value), "thread")
-    return value if name == MODEL else f"{name} {value}"
+    return value if name in (MODEL, TEST) else f"{name} {value}"

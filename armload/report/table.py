@@ -26,6 +26,7 @@ from armload.report.board_state import busy_devices, clock_use_line
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Part, Result, labelled
 from armload.report.run_facts import facts, stage_table
+from armload.report.settings import suite_test_of
 from armload.report.speculation import gain_lines, speculation_line
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ def list_table(runs: Sequence[Run]) -> Table:
     return Table.of(_LISTED, runs)
 
 
+def _what_ran(run: Run) -> str:
+    test = suite_test_of(run)
+    return f"{run_words.what_ran(run)}{_threads(run)}{f', {test}' if test else ''}"
+
+
 def _threads(run: Run) -> str:
     threads = run.trace.threads if run.trace else None
     if threads is None and run.plan is not None:
@@ -138,9 +144,7 @@ _LISTED: tuple[Column[Run], ...] = (
     Column(heading="id", of=lambda run: run.id[-4:], style="bold"),
     Column(heading="when (UTC)", of=lambda run: words.minute(run.started_utc)),
     Column(heading="board", of=lambda run: run.board.name, below=""),
-    Column(
-        heading="what ran", of=lambda run: f"{run_words.what_ran(run)}{_threads(run)}", below=""
-    ),
+    Column(heading="what ran", of=_what_ran, below=""),
     *main_ones(FIGURES),
     Column(heading="verdict", of=lambda run: _verdict(run, run_words.short_verdict(run)), below=""),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from armload.analysis.output_doubts import PromptCount
@@ -9,8 +10,9 @@ from armload.analysis.run import Run
 from armload.boards.host import Host
 from armload.core.errors import BoardError, RunError
 from armload.core.progress import Progress
-from armload.core.shell import join, quote
+from armload.core.shell import join, quote, render
 from armload.core.values import counted
+from armload.deploy.clean import delete_folders
 from armload.deploy.exit_reason import INTERRUPTED
 from armload.deploy.layout import CONTEXT_FILE, Layout
 from armload.deploy.retry import with_retries
@@ -24,6 +26,12 @@ _MAGIC = b"nsgg"  # LLAMA_SESSION_MAGIC of llama.h, its lowest byte first
 _HEAD_BYTES = 12  # it, the format's version, and how many tokens follow; 32 bits each
 
 _COPYING_S = 600.0
+
+_SAVED = re.compile(r"(?P<used>\d{1,15}) (?P<kib>\d{1,15}) (?P<name>[0-9a-f]{1,64}-[0-9a-f]{1,64})")
+"""When a context was used last, its size, and its folder's name, which is armload's."""
+
+MOST_CONTEXTS = 16
+"""Kept on a board; the context that was used longest ago goes for a new one."""
 
 
 def fill_context(where: Session, engine: Completion, progress: Progress) -> None:
@@ -51,6 +59,7 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
         free_bytes=where.found.conditions.workdir_free_bytes,
         advice=f"Use a smaller --depth, or: armload board.clean --board {board.name}",
     )
+    free = make_room(host, layout, free, size_bytes, progress)
     free.need(host, label, board.workdir, size_bytes)
     progress.say(f"{board.name}: filling {label}, once for all runs at this depth.")
     filling = engine.filling
@@ -66,7 +75,9 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
     left = layout.run(run.id) / CONTEXT_FILE
     moved = with_retries(
         lambda: host.run(
-            f"{join(['mv', '-f', str(left), str(kept)])} 2>&1 && sync", timeout_s=_COPYING_S
+            f"{{ {join(['mkdir', '-p', kept.parent])} && {join(['mv', '-f', left, kept])}; }} 2>&1 "
+            "&& sync",
+            timeout_s=_COPYING_S,
         )
     )
     # Moved by an attempt whose answer was lost, it is there as well.
@@ -80,13 +91,43 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
         )
 
 
+def make_room(
+    host: Host, layout: Layout, free: FreeSpace, wanted_bytes: int, progress: Progress
+) -> FreeSpace:
+    """Remove the contexts that were unused for longest, if there are too many or room is short.
+
+    Returns:
+        The room that there is then.
+    """
+    script = render("files/contexts.sh.j2", {"folder": layout.contexts})
+    lines = with_retries(lambda: host.run(script)).text.splitlines()
+    found = filter(None, map(_SAVED.fullmatch, lines))
+    saved = sorted((int(each["used"]), int(each["kib"]), each["name"]) for each in found)
+    most_bytes = (free.free_bytes or 0) + sum(kib * 1024 for _, kib, _ in saved)
+    fits = not free.model_copy(update={"free_bytes": most_bytes}).missing_bytes(wanted_bytes)
+    gone: list[str] = []
+    for _, kib, name in saved:
+        is_short = fits and free.missing_bytes(wanted_bytes)
+        if len(saved) - len(gone) < MOST_CONTEXTS and not is_short:
+            break
+        gone.append(name)
+        if free.free_bytes is not None:
+            free = free.model_copy(update={"free_bytes": free.free_bytes + kib * 1024})
+    if gone:
+        progress.say(
+            f"{host.name}: removing {counted(len(gone), 'saved context')}, unused for longest."
+        )
+        delete_folders(host, [layout.contexts / name for name in gone])
+    return free
+
+
 def drop_unsound(where: Session, engine: Completion, run: Run) -> None:
     """Remove a saved context that a run could not restore, so that the next one fills it again."""
     depth = engine.plan.depth_tokens
     if depth and run.exit.kind not in INTERRUPTED and run.restored_tokens != depth:
         host, board = where.connection.host, where.connection.board
         kept = engine.saved_context(Layout(workdir=board.workdir))
-        with_retries(lambda: host.run(join(["rm", "-f", str(kept)])))
+        delete_folders(host, [kept.parent])
 
 
 def saved_tokens(host: Host, path: PurePosixPath) -> int:

@@ -22,6 +22,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.own_programs import own_program, program_of_the_shell
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
+from armload.engines.completion import Completion
 from armload.engines.engine import Engine, RunContext, Settings
 
 
@@ -70,6 +71,8 @@ def prepare(
         *(helper.parent for helper in helpers.values()),
         *(each.folder(layout) for each in engine.payload),
     )
+    if isinstance(engine, Completion) and engine.plan.depth_tokens:
+        uses = (*uses, engine.saved_context(layout).parent)
     context = ready.context.model_copy(update={"helpers": helpers})
     return ready.model_copy(update={"context": context, "uses": uses})
 

@@ -45,10 +45,11 @@ class Interrupts:
         Raises:
             CancelledError: it was before.
         """
-        if self._presses:
-            raise asyncio.CancelledError
         self._task = asyncio.current_task()
         try:
+            # Asked only now, so that no press falls between.
+            if self._presses:
+                raise asyncio.CancelledError
             yield
         finally:
             self._task = None

@@ -141,6 +141,16 @@ FITTED = [
     "fit --hardware raspberry-pi-5-8gb --model llama-3.2-1b:Q4_0,llama-3.1-8b:Q4_0 --context 4096",
     "fit --hardware 4x-raspberry-pi-5-8gb --model llama-3.1-8b:Q4_0",
 ]
+RANKED = [
+    "show",
+    "show latest-sweep",
+    "show 5a04",
+    "report latest-sweep",
+    "compare 5a04 5a03",
+    "export latest-sweep --format markdown",
+    "report results --leaderboard",
+]
+"""Of a suite's runs."""
 SHOWN_ELSEWHERE = ("bench --board kitchen --repeats", "demo", "eval --regrade", "tune")
 """Verbs that end with what show shows, and write pages, which takes long."""
 CONFIGURED = ["config", "config bench", "config show", "show", "board.list"]
@@ -173,6 +183,7 @@ CASES: list[Case] = [
         )
         for line, stand_ins in DONE.items()
     ),
+    *typed("ranked", RANKED, widths=(80,), folder="ranked"),
     *typed("configured", CONFIGURED, folder="configured"),
     *gathered("mistakes", DAMAGED, folder="damaged"),
     *gathered("mistakes", MISCONFIGURED, folder="misconfigured"),

@@ -24,7 +24,6 @@ from tests.golden.sandbox import Sandbox, frozen, import_all
 FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
 UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
-    "report/exchange/leaderboard.py write_leaderboard": "no recorded run is of the suite",
 }
 """Places that no case reaches, and why."""
 

@@ -42,7 +42,7 @@ def test_a_context_is_filled_once_and_every_run_restores_it(tmp_path: Path) -> N
     )
     assert {run["text"] for run in deep} == {whole["text"]}
 
-    (saved,) = work.glob("models/*/context-*")
+    (saved,) = work.glob("contexts/*/context")
     saved.write_bytes(saved.read_bytes()[:-1000])
     single = (*WORDS, "--depth", "100", "--repeats", "1", "--new")
     damaged = json.loads(person.types(*single, status=RUN_FAILED).stdout)

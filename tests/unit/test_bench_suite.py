@@ -11,13 +11,19 @@ from armload.analysis.run import Run
 from armload.bench.suite import Suite, score_of, standard_suite, suite_called
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
+from armload.engines.job import SweepPoint
+from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.models.find import model_called
+from armload.models.token_pieces import fewest_tokens
+from armload.report.cell_table import cell_table
+from armload.report.cells import cells_of
 from armload.report.exchange.excerpt import excerpt_of
-from armload.report.exchange.leaderboard import suite_rows, write_leaderboard
+from armload.report.exchange.leaderboard import write_leaderboard
+from armload.report.settings import suite_test_of
+from armload.report.suite import suite_rows
 from tests.command_line import run as typed
 from tests.unit.runs import quick_run
-from tests.unit.samples import model as small
 
 SUITE = standard_suite()
 FASTER = 2.0
@@ -98,10 +104,40 @@ def test_published_runs_are_recognised_and_ranked_on_the_page(tmp_path: Path) ->
 
 
 def test_tests_that_are_too_long_for_a_model_are_named() -> None:
-    short = small().model_copy(update={"context_length": 4096})
-    assert [test.name for test in SUITE.too_long_for(short)] == ["context-8k"]
     words = model_called("word-problems:Q8_0", Silent())
-    assert {"context-4k", "context-8k"} <= {test.name for test in SUITE.too_long_for(words)}
+    longer = words.model_copy(update={"context_length": 4096})
+    assert [test.name for test in SUITE.too_long_for(longer)] == ["context-8k"]
+    short = {test.name for test in SUITE.tests} - {test.name for test in SUITE.too_long_for(words)}
+    assert short == {"content-generation", "creative-writing"}
+
+
+def test_a_text_that_cannot_fit_the_context_is_refused_with_its_tokens() -> None:
+    words = model_called("word-problems:Q8_0", Silent())
+    text = "seven apples " * 400
+    fewest = fewest_tokens(words.path, text)
+    assert len(text.split()) <= fewest <= len(text)
+    with pytest.raises(UsageError, match=f"at least {fewest + 8} tokens"):
+        whole_plan(Plan(prompt=text, n_predict=8), words)
+    with pytest.raises(UsageError, match="--context 64 is too small"):
+        whole_plan(Plan(prompt=text[:300], n_predict=8, context_tokens=64), words)
+    assert fewest_tokens(words.path, "\N{SNOWMAN}" * 3) >= 3
+
+
+def test_tests_of_a_suite_are_named_in_tables() -> None:
+    of_own = quick_run()
+    assert suite_test_of(runs()[0]) == SUITE.tests[0].name
+    place = SweepPoint(sweep="s", cell=0, round=0, test="mine")
+    assert suite_test_of(of_own) == ""
+    assert suite_test_of(of_own.model_copy(update={"place": place})) == "mine"
+    swept = [
+        run.model_copy(update={"place": place.model_copy(update={"test": test.name})})
+        for run, test in zip(runs(), SUITE.tests, strict=True)
+    ]
+    cells = cells_of(swept)
+    assert {cell.label for cell in cells} >= {"code-analysis", "creative-writing"}
+    headings = [column.heading for column in cell_table(cells).columns]
+    assert "test" in headings
+    assert not {"prompt", "n"} & {*headings}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import termios
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import create_app_session, get_app_or_none
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from armload.cli.chat_session import _COMMANDS, MOST_CHARACTERS, ChatSession
 from armload.core.errors import UsageError
@@ -84,6 +88,32 @@ def test_at_a_terminal_ctrl_c_ends_the_answer_and_ctrl_d_the_conversation(tmp_pa
     first, second = [body["messages"] for path, body in service.bodies if "chat" in path]
     assert [message["role"] for message in second] == ["user", "assistant", "user"]
     assert first == second[:1]
+
+
+class _PressedAtEnter(Interrupts):
+    """Ctrl-C is pressed as soon as a line is entered, while the line editor still runs."""
+
+    def forget(self) -> None:
+        super().forget()
+        if is_running():
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_running() -> bool:
+    app = get_app_or_none()
+    return app is not None and app.is_running
+
+
+def test_ctrl_c_between_enter_and_the_answer_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    interrupts = _PressedAtEnter()
+    with stub_service(pieces=("Yes",)) as service, create_pipe_input() as keys:
+        partner = ChatPartner(target(service.url, "openai-chat"))
+        talk = Chat(partner, ChatSettings(timeout_s=30), interrupts)
+        keys.send_text("Why?\r\x04")
+        with create_app_session(input=keys, output=DummyOutput()), interrupts.heeded():
+            ChatSession(talk, interrupts).run()
+        assert not [path for path, _ in service.bodies if path.endswith("completions")]
+    assert "Ended. /regenerate has it answered anew." in capsys.readouterr().err
 
 
 def test_a_service_that_goes_away_leaves_the_conversation_to_be_saved(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_what_changes_the_state_has_a_context_of_its_own(model: Model, tmp_path:
         for each in changes
     ]
     assert len({*places}) == len(places)
-    assert {place.parent for place in places} == {LAYOUT.model(model.sha256, "x").parent}
+    assert {place.parent.parent for place in places} == {LAYOUT.contexts}
     same = engine(model, tmp_path / "p", depth_tokens=100, threads=1, cpus="0", n_predict=9)
     assert same.saved_context(LAYOUT) == places[0]
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from armload.analysis.repeats import Precision
     from armload.analysis.run import Run
     from armload.bench.combination import Combination
+    from armload.bench.suite import Suite
     from armload.bench.sweep import SweepFolder
     from armload.core.progress import Progress
     from armload.engines.plan import Plan
@@ -190,7 +191,7 @@ def bench(options: BenchOptions) -> Result:
             "--engine auto chooses for one board or group.",
             "Name one --board, or use --engine llama.cpp,dllama to measure both on each.",
         )
-    extent = _extent(listed, len(plans))
+    extent = "sweep" if suite is not None else _extent(listed, len(plans))
     options = _check_extent(options, extent, warmups=listed.warmups or 0)
     wanted = Precision(
         share=options.precision or DEFAULT_PRECISION,
@@ -220,7 +221,7 @@ def bench(options: BenchOptions) -> Result:
             return repeated(request, cells[0], wanted, reach, reference)
         if extent == "once" and len(boards) == 1:
             return _run(request, cells[0], reach, reference)
-        counts = _Counts(repeats=repeats, warmups=warmups, reference=reference)
+        counts = _Counts(repeats=repeats, warmups=warmups, reference=reference, suite=suite)
         if is_shared:
             return _shared(request, boards, cells, reach, counts)
         if len(boards) == 1:
@@ -267,6 +268,7 @@ class _Counts(TypedDict):
     repeats: int
     warmups: int
     reference: Run | None
+    suite: Suite | None
 
 
 def _swept(request: Request, cells: Sequence[Combination], reach: Reach, counts: _Counts) -> Result:
@@ -354,6 +356,7 @@ def _shared(
         *(request, boards, cells, progress),
         repeats=counts["repeats"],
         reference=counts["reference"],
+        suite=counts["suite"],
         reach=reach,
         begun=lines.begin,
         report=lambda board, place, ended: lines.report(place, ended, Labelled(progress, board)),

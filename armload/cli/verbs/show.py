@@ -174,6 +174,7 @@ def report(options: ReportOptions) -> Result:
 def _page(options: ReportOptions, place: Path | None) -> tuple[Page, Path]:
     """Return the page of what is named, and the folder for it."""
     from armload.analysis.repeats import judged_together
+    from armload.bench.sweep import find_sweep
     from armload.core.workspace import reports_folder
     from armload.report.kinds import kind_of
     from armload.report.multi_run import new_folder, runs_page
@@ -186,7 +187,9 @@ def _page(options: ReportOptions, place: Path | None) -> tuple[Page, Path]:
         if page := kind.read(journal).page(folder):
             return page, folder
     runs = judged_together(_runs_named(options))
-    return runs_page(runs), place or new_folder(runs)
+    sweep = find_sweep(only) if only else None
+    suite = sweep.sweep.suite if sweep is not None else None
+    return runs_page(runs, suite), place or new_folder(runs)
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:

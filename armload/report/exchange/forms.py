@@ -14,6 +14,7 @@ from functools import cache
 from itertools import pairwise
 from typing import get_args
 
+from armload.bench.suite import standard_suite
 from armload.boards.device_clocks import ClockKind, kind_of
 from armload.boards.governors import governors_in, governors_text
 from armload.build.features import ENCODINGS
@@ -243,6 +244,11 @@ def _matching(form: re.Pattern[str]) -> Form:
     return lambda text: in_form(text, form)
 
 
+@cache
+def _standard_tests() -> frozenset[str]:
+    return frozenset(test.name for test in standard_suite().tests)
+
+
 FORMS: Mapping[str, Form] = {
     "CPU feature": lambda text: text if text in _CPU_FEATURES else "",
     "KV types": lambda text: text if {*text.split("/")} <= {*KV_TYPES} else None,
@@ -265,6 +271,7 @@ FORMS: Mapping[str, Form] = {
     "release": _matching(RELEASE),
     "source": _matching(SOURCE),
     "target": target_name,
+    "test of the standard suite": lambda text: text if text in _standard_tests() else "",
     "time": _matching(TIME),
     "version": _matching(VERSION),
 }

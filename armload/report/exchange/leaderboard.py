@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from armload import __version__
 from armload.analysis.repeats import judged_together
 from armload.analysis.run import Run
-from armload.bench.suite import Suite, SuiteScore, score_of, standard_suite
+from armload.bench.suite import standard_suite
 from armload.core.columns import Column
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.progress import Progress
-from armload.core.values import as_json, three_figures
+from armload.core.values import as_json
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cells import Cell, cells_of
@@ -23,6 +22,7 @@ from armload.report.exchange.document import Results, read_results
 from armload.report.exchange.tables import PUBLISHED
 from armload.report.layout import Entry, Table
 from armload.report.pages import Page, Report, write_report
+from armload.report.suite import SCORE_SENTENCE, suite_rows, suite_table
 
 PAGE_NAME = "index.html"
 """What a web server shows of a folder."""
@@ -47,57 +47,6 @@ _COLUMNS: tuple[Column[Cell], ...] = (
     _with_small_print(_ENGINE, lambda run: run.binary.program),
     _with_small_print(_VERDICT, lambda run: f"measured {run.started_utc[:10]}"),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SuiteRow:
-    """What the standard suite gave with one model on one board by one method."""
-
-    runs: tuple[Run, ...]
-    score: SuiteScore
-
-
-def _of_score(figure: Callable[[SuiteScore], float | None]) -> Callable[[SuiteRow], Entry]:
-    def entry(row: SuiteRow) -> Entry:
-        value = figure(row.score)
-        return Entry(text=words.UNKNOWN if value is None else three_figures(value))
-
-    return entry
-
-
-_SUITE_COLUMNS: tuple[Column[SuiteRow], ...] = (
-    Column(heading="board", of=lambda row: row.runs[0].board.name),
-    Column(heading="model", of=lambda row: row.runs[0].model.name),
-    Column(
-        heading="threads",
-        of=lambda row: str(row.runs[0].trace.threads) if row.runs[0].trace else words.UNKNOWN,
-    ),
-    Column(heading="score, tokens/s", of=_of_score(lambda score: score.tokens_per_s)),
-    Column(heading="prefill, s", of=_of_score(lambda score: score.prefill_s)),
-    Column(heading="decode, tokens/s", of=_of_score(lambda score: score.decode_tps)),
-    Column(heading="missing", of=lambda row: ", ".join(row.score.missing) or "none"),
-)
-
-
-def suite_rows(runs: Sequence[Run], suite: Suite) -> list[SuiteRow]:
-    """Return what runs gave together in a suite, the best score first, incomplete suites last.
-
-    Runs belong together that differ in nothing but the prompt and the length of the output.
-    """
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.plan is None or suite.test_of(run.plan) is None:
-            continue
-        unset = {"prompt": "", "prompt_tokens": None, "n_predict": 1, "time_limit_s": 1}
-        key = "\0".join(
-            (
-                *(run.board.name, run.model.sha256, run.binary.sha256, run.binary.build_id),
-                run.plan.model_copy(update=unset).model_dump_json(),
-            )
-        )
-        groups.setdefault(key, []).append(run)
-    rows = [SuiteRow(runs=tuple(each), score=score_of(suite, each)) for each in groups.values()]
-    return sorted(rows, key=lambda row: (-(row.score.tokens_per_s or 0.0), row.runs[0].id))
 
 
 def read_folders(paths: Sequence[Path], progress: Progress) -> dict[str, tuple[Run, ...]]:
@@ -156,7 +105,6 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
         content = as_json(Results(runs=of_document)).encode()
         write_whole(place / RESULTS / f"{name}.json", content)
     suite = standard_suite()
-    rows = suite_rows(list(runs.values()), suite)
     boards = {cell.runs[0].board.name for cell in cells}
     models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
     counts = (len(cells), "result"), (len(models), "model"), (len(boards), "board")
@@ -171,7 +119,8 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
             "folder": RESULTS,
             "documents": list(documents),
             "suite": suite,
-            "suite_table": Table.of(_SUITE_COLUMNS, rows) if rows else None,
+            "suite_sentence": SCORE_SENTENCE,
+            "suite_table": suite_table(suite_rows(list(runs.values()), suite)),
         },
     )
     return write_report(page, place)

@@ -12,7 +12,7 @@ from armload.report import formatting as words
 from armload.report.cell_table import VALID_RUNS
 from armload.report.cells import CELL_FIGURES, Cell, cells_of
 from armload.report.layout import Entry, Table
-from armload.report.settings import stem, subject
+from armload.report.settings import stem, subject, suite_test_of
 
 
 def token_counts(run: Run) -> str:
@@ -40,6 +40,7 @@ PUBLISHED: tuple[Column[Cell], ...] = (
         of=lambda cell: token_counts(cell.runs[0]),
         is_number=True,
     ),
+    Column(heading="test", of=lambda cell: suite_test_of(cell.runs[0]) or None, is_optional=True),
     *main_ones(CELL_FIGURES),
     VALID_RUNS,
     Column(heading="verdict", of=_verdict),

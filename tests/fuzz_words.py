@@ -209,7 +209,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "output": ("out/x", "out/x.gguf", "out/x.yaml", "out/x.html"),
     "image": ("picture.png", "notes.txt", "nowhere.png"),
     "audio": ("sound.wav", "notes.txt"),
-    "mmproj": ("mmproj.gguf", "m.gguf", "auto"),
+    "mmproj": ("mmproj.gguf", "m.gguf", "auto", "none"),
     "plan": ("plan.yaml", "bad.yaml", "deep.yaml"),
     "port": ("8080",),
     "precision": ("5%",),

@@ -201,9 +201,10 @@ AUDIO = Option(
     harmless="in a plan",
 )
 MMPROJ = Option(
-    "the model's projector for images and sounds",
-    "FILE",
-    "the mmproj file beside the model, or in its repository",
+    "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj file "
+    "beside the model, or in its repository; none: text alone",
+    "FILE|AUTO|NONE",
+    "auto",
     heading="Images and sounds",
     harmless="in a plan",
 )

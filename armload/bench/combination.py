@@ -131,7 +131,7 @@ def _perceiving(model: Model, plan: Plan, progress: Progress, reference: str) ->
     wanted: list[Modality] = []
     if plan.image is not None:
         wanted.append("vision")
-        media.append(read_picture(Path(plan.image).expanduser()))
+        media += [read_picture(each) for each in plan.images]
     seconds = 0.0
     if plan.audio is not None:
         sound = read_sound(Path(plan.audio).expanduser())

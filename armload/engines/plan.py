@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -60,6 +61,9 @@ KV_TYPES = tuple(KV_BITS)
 
 NO_SPECULATION, NGRAM, MTP, DRAFT = "none", "ngram", "mtp", "draft:"
 """How tokens are guessed before the model verifies them; after the last comes a model's name."""
+
+MOST_IMAGES = 16
+"""Of a prompt; each may have thousands of tokens."""
 
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20
@@ -120,10 +124,20 @@ def _is_known_speculation(speculate: str) -> str:
     return speculate
 
 
+def _names_images(image: str) -> str:
+    names = image.split(",")
+    if not all(names):
+        raise ValueError("an image is missing: use FILE, or several separated by commas")
+    if len(names) > MOST_IMAGES:
+        raise ValueError(f"these are {len(names)} images; use {MOST_IMAGES} or fewer")
+    return image
+
+
 TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
 MediaPath = Annotated[str, Field(min_length=1), AfterValidator(_reaches_a_program)]
+Images = Annotated[MediaPath, AfterValidator(_names_images)]
 PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
 
 
@@ -187,9 +201,10 @@ SPECULATE = Option(
 
 
 IMAGE = Option(
-    "image that the model sees before the prompt",
+    "images that the model sees before the prompt, separated by commas",
     "FILE",
-    several="files",
+    several="repeat",
+    takes="file",
     heading="Images and sounds",
     harmless="in a plan",
 )
@@ -342,7 +357,8 @@ class Plan(Computation):
             its beginning-of-text token counts, where it has one.
         depth_tokens: that are in the context before the prompt; they are computed once and saved on
             the board, and each run restores them.
-        image, audio: a file that the model sees or hears before the prompt; none without.
+        image: files that the model sees before the prompt, ``FILE,…``; none without.
+        audio: a file that it hears before the prompt; none without.
         mmproj: the projector by which it does; none for the one that lies beside the model.
         image_max_tokens: of one image, where its size decides; none for the projector's own limit.
         n_predict: tokens to generate.
@@ -410,7 +426,7 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = 0
-    image: Annotated[MediaPath | None, IMAGE] = None
+    image: Annotated[Images | None, IMAGE] = None
     audio: Annotated[MediaPath | None, AUDIO] = None
     mmproj: Annotated[MediaPath | None, MMPROJ] = None
     image_max_tokens: Annotated[TokenCount | None, IMAGE_MAX_TOKENS, LEAVES] = None
@@ -496,6 +512,11 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = DEFAULT_TIME_LIMIT_S
+
+    @property
+    def images(self) -> tuple[Path, ...]:
+        """The files that the model sees."""
+        return tuple(Path(each).expanduser() for each in (self.image or "").split(",") if each)
 
     @property
     def perceives(self) -> bool:

@@ -59,7 +59,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         output_tokens=plan.n_predict,
         filled_tokens=plan.depth_tokens,
         context_tokens=context_tokens(run.command) or plan.context_tokens,
-        media=", ".join(each.sha256[:12] for each in (run.image, run.audio) if each),
+        media=", ".join(each.sha256[:12] for each in (*run.images, run.audio) if each),
         kv_type="/".join(plan.kv_types) if plan.kv_types else kv_type(plan.extra),
         sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
         + (", may end" if plan.stop_at_end else ""),

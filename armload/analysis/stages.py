@@ -133,11 +133,11 @@ def notes_about_stages(
         return
     is_limited = spec.projector is not None and spec.projector.limits_tokens
     fewer = tokens // _FEWER
-    can_be_fewer = is_limited and spec.image is not None and fewer >= _FEWEST_TOKENS
+    can_be_fewer = is_limited and bool(spec.images) and fewer >= _FEWEST_TOKENS
     yield SlowEncoder(
         encoder_s=encoder_s,
         ttft_s=ttft_s,
         tokens=tokens,
-        media="sound" if spec.image is None else "image",
+        media="image" if spec.images else "sound",
         fewer_tokens=fewer if can_be_fewer else None,
     ).sentence

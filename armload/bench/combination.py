@@ -24,9 +24,12 @@ from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
 from armload.models.adapter_file import with_adapters
-from armload.models.find import model_called, projector_of
+from armload.models.find import model_called
+from armload.models.find_projector import AUTO, NONE, find_projector
+from armload.models.gguf import read_outline
 from armload.models.model import Model
-from armload.models.projector import Projector, check_fits
+from armload.models.projector import Modality, Projector
+from armload.models.projector_choice import check_takes
 from armload.models.tokens import check_draft
 
 
@@ -101,6 +104,8 @@ def combination(
         return Combination(model=model, draft=None, plan=plan, converted=files)
     if plan.perceives:
         return _perceiving(model, plan, progress, reference)
+    if plan.mmproj is not None and plan.mmproj.casefold() == NONE:
+        plan = plan.model_copy(update={"mmproj": None})
     for option, given in (("mmproj", plan.mmproj), ("image-max-tokens", plan.image_max_tokens)):
         if given is not None:
             raise UsageError(
@@ -123,18 +128,24 @@ def _perceiving(model: Model, plan: Plan, progress: Progress, reference: str) ->
             "Remove --speculate, or --image and --audio.",
         )
     media: list[Picture | Sound] = []
+    wanted: list[Modality] = []
     if plan.image is not None:
-        media.append(read_picture(Path(plan.image).expanduser()))
+        wanted.append("vision")
+        media += [read_picture(each) for each in plan.images]
     seconds = 0.0
     if plan.audio is not None:
         sound = read_sound(Path(plan.audio).expanduser())
+        wanted.append("audio")
         media.append(sound)
         seconds = sound.seconds
-    projector = projector_of(model, plan.mmproj, progress, reference)
-    if plan.image is not None:
-        check_fits(projector, model, "image")
-    if plan.audio is not None:
-        check_fits(projector, model, "audio")
+    header = read_outline(model.path)[1]
+    projector = find_projector(plan.mmproj or AUTO, reference, model.path, header, progress)
+    if projector is None:
+        raise UsageError(
+            f"--mmproj {plan.mmproj}: a model sees and hears nothing without a projector.",
+            "Remove --mmproj, or --image and --audio.",
+        )
+    check_takes(*(projector, model.path, header, wanted), most_tokens=plan.image_max_tokens)
     plan = with_room(whole_plan(plan, model), model, seconds)
     return Combination(model=model, draft=None, plan=plan, projector=projector, media=tuple(media))
 

@@ -19,7 +19,7 @@ from armload.bench.clusters import (
     how_many,
     node_counts,
 )
-from armload.bench.outlined import NONE, Media, OutlinedModel, outlined_models
+from armload.bench.outlined import Media, OutlinedModel, outlined_models
 from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
@@ -31,6 +31,7 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.models.find_projector import NONE
 from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
 from armload.runs.media import plan_with
@@ -115,6 +116,11 @@ def fit(
         )
     boards = members_of(request.board)
     if group is not None:
+        if media.size is not None or media.projector.casefold() not in ("", NONE):
+            raise UsageError(
+                f"{group.name} is a group of boards, which divide a model of text alone.",
+                "Remove --image-size and --mmproj, or name one board.",
+            )
         media = Media(projector=NONE)
     outlined = outlined_models(
         request, model_names, file_types, progress, media, adapters=plan.adapters

@@ -17,25 +17,16 @@ from armload.engines.media import MediaNeed, media_need
 from armload.engines.prediction import Prediction
 from armload.models.adapter import AdapterChoice
 from armload.models.adapter_file import with_adapters
-from armload.models.find import LIKE, header_of, is_runnable, spelled
+from armload.models.find import header_of, is_runnable
+from armload.models.find_projector import NONE, find_projector_header
 from armload.models.gguf import read_outline
-from armload.models.header import Header, read_header
+from armload.models.header import Header
 from armload.models.image_tokens import USUAL_SIZE, ImageSize
-from armload.models.metadata import Metadata
 from armload.models.model import Model, check_generates
 from armload.models.outline import OUTLINES, listed_models, load_outline, outlined_projector
-from armload.models.projector_summary import (
-    ProjectorSummary,
-    check_belongs,
-    projector_summary_of,
-    projectors_beside,
-)
 from armload.models.quant_mix import predict_quantised
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.request import Request
-
-NONE = "none"
-"""In place of a projector: text alone."""
 
 
 class OutlinedModel(NamedTuple):
@@ -95,13 +86,12 @@ class Media(Value):
     """Which image is predicted.
 
     Attributes:
-        projector: a file, or the name of one on a hub; empty for the one beside a model's file or
-            of a listed model, ``none`` for text alone.
-        size: of the image.
+        projector: as for ``find_projector_header``.
+        size: of the image; none for a usual one.
     """
 
     projector: str = ""
-    size: ImageSize = USUAL_SIZE
+    size: ImageSize | None = None
 
 
 def outlined_models(
@@ -120,17 +110,24 @@ def outlined_models(
         adapters: that are added to each.
     """
     if model_names:
-        return [
+        models = [
             each.with_adapters(adapters, progress)._replace(media=_media_of(each, media, progress))
             for name in model_names
             for each in _outlined(request, name, file_types, progress)
         ]
+        if media.size is not None and not any(each.media and each.media.sees for each in models):
+            raise UsageError(
+                f"--image-size {media.size}: no image is given to {' or '.join(model_names)}: "
+                "no projector for images was found.",
+                "Remove --image-size, or name the model's projector with --mmproj.",
+            )
+        return models
     if adapters:
         raise UsageError(
             "--lora: an adapter is for one model, and none is named.",
             "Add --model with the model that it was trained for.",
         )
-    needs = {} if media.projector == NONE else _listed_media(media.size)
+    needs = {} if media.projector.casefold() == NONE else _listed_media(media.size or USUAL_SIZE)
     return [
         OutlinedModel(name, model, None, media=needs.get(name.partition(":")[0]))
         for name, model, _ in listed_models(tuple(file_types))
@@ -145,15 +142,15 @@ def _listed_media(size: ImageSize) -> dict[str, MediaNeed]:
 
 def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> MediaNeed | None:
     """Return what an image needs with the projector that was named, or that lies beside."""
-    if media.projector == NONE or outlined.outline is None:
+    if outlined.outline is None:
         return None
-    found = _projector_of(outlined, media.projector, progress)
+    found = find_projector_header(
+        *(media.projector, outlined.reference, outlined.model.path, outlined.outline, progress)
+    )
     if found is None:
         return None
     projector, header = found
-    width = Metadata(outlined.model.path, outlined.outline).input_width
-    check_belongs(projector, outlined.reference, width)
-    need = media_need(projector, header, media.size)
+    need = media_need(projector, header, media.size or USUAL_SIZE)
     if need is None:
         kinds = " and ".join(each.kind for each in projector.encoders)
         raise UsageError(
@@ -162,28 +159,6 @@ def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> Medi
             "To predict text alone: --mmproj none",
         )
     return need
-
-
-def _projector_of(
-    outlined: OutlinedModel, named: str, progress: Progress
-) -> tuple[ProjectorSummary, Header] | None:
-    if named:
-        path = header_of(named, progress)
-        header = read_header(path)
-        return projector_summary_of(path, header), header
-    name = spelled(outlined.reference).removeprefix(LIKE).partition(":")[0]
-    if name in data_names(OUTLINES):
-        return outlined_projector(load_outline(name))
-    path = Path(outlined.reference).expanduser()
-    if not path.is_file() or outlined.outline is None:
-        return None
-    width = Metadata(path, outlined.outline).input_width
-    beside = (each for each in projectors_beside(path, width) if each.belongs)
-    first = next(beside, None)
-    if first is None:
-        return None
-    header = read_header(path.with_name(first.file))
-    return projector_summary_of(path.with_name(first.file), header), header
 
 
 def _outlined(

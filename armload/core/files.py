@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 
 from armload.core.errors import DiskError, UsageError
 from armload.core.places import cache_folder, nearest_workspace, user_name
+from armload.core.shell import quote
 
 _READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
@@ -202,6 +203,13 @@ def require_file(path: Path, what: str, remedy: str) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):
+        if found := _URL.fullmatch(str(path)):
+            url = f"{found[1]}://{found[2]}"
+            name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+            raise UsageError(
+                f"{url} is an address, not a file.",
+                f"Download it first, and give the file: curl -L {quote(url)} -o {quote(name)}",
+            ) from None
         raise UsageError(f"There is no {what} '{path}'.", remedy) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
@@ -215,6 +223,8 @@ def require_file(path: Path, what: str, remedy: str) -> None:
 
 
 CHUNK_BYTES = 1 << 20
+
+_URL = re.compile(r"(https?|ftp):/+(.+)", re.IGNORECASE | re.DOTALL)  # a path has one slash of two
 
 
 def _umask() -> int:

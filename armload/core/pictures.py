@@ -6,13 +6,14 @@ import hashlib
 import io
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armload.core.bounds import read_bounded
 from armload.core.cache import CacheKind, items_of
 from armload.core.errors import DataError
 from armload.core.files import require_file, write_whole
 from armload.core.places import cache_folder
+from armload.core.shell import join
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -29,7 +30,21 @@ _MODES = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "Y
 
 _FOLDER = "pictures"  # of the cache
 _ORIENTATION = 0x0112  # of EXIF
-_SMALLER = "Make it smaller, for example: magick FILE -resize '4096x4096>' SMALLER.png"
+
+
+class UprightPicture(NamedTuple):
+    """A picture that was checked.
+
+    Attributes:
+        content: a JPEG or PNG, as engines read it.
+        is_as_given: it is that of the file.
+        width, height: in pixels.
+    """
+
+    content: bytes
+    is_as_given: bool
+    width: int
+    height: int
 
 
 class Picture(Value):
@@ -58,29 +73,49 @@ def read_picture(path: Path) -> Picture:
     lies on its side, a PNG is made once.
 
     Raises:
+        UsageError, DataError, DiskError: as for ``upright_picture``.
+    """
+    upright = upright_picture(path)
+    sha256 = hashlib.sha256(upright.content).hexdigest()
+    place = path
+    if not upright.is_as_given:
+        place = cache_folder() / _FOLDER / f"{sha256}.png"
+        if not place.is_file():
+            write_whole(place, upright.content)
+    return Picture(
+        name=path.name,
+        path=place,
+        sha256=sha256,
+        size_bytes=len(upright.content),
+        width=upright.width,
+        height=upright.height,
+    )
+
+
+def upright_picture(path: Path) -> UprightPicture:
+    """Read a picture once, check it, and return it upright and in a form that engines read.
+
+    Raises:
         UsageError: there is no such file.
         DataError: it is no picture, is damaged, moves, or is too large.
         DiskError: it cannot be read.
     """
     require_file(path, "image", "Correct the path; give a PNG, JPEG, WebP, GIF or BMP file.")
-    content = read_bounded(path, MOST_BYTES, _SMALLER)
-    upright, is_as_given = _decoded(path, content)
+    content = read_bounded(path, MOST_BYTES, smaller(path))
+    picture, is_as_given = _decoded(path, content)
     if not is_as_given:
-        content = _as_png(upright)
-    sha256 = hashlib.sha256(content).hexdigest()
-    place = path
-    if not is_as_given:
-        place = cache_folder() / _FOLDER / f"{sha256}.png"
-        if not place.is_file():
-            write_whole(place, content)
-    return Picture(
-        name=path.name,
-        path=place,
-        sha256=sha256,
-        size_bytes=len(content),
-        width=upright.width,
-        height=upright.height,
-    )
+        content = _as_png(picture)
+    return UprightPicture(content, is_as_given, picture.width, picture.height)
+
+
+def smaller(path: Path) -> str:
+    """Return how a picture is made smaller."""
+    return f"Make it smaller, for example: {_magick(path, '-resize', '4096x4096>', to='smaller')}"
+
+
+def _magick(path: Path, *words: str, to: str, frame: str = "") -> str:
+    made = f"{path.stem}-{to}.png"
+    return join(("magick", f"{path}{frame}", *words, path.with_name(made)))
 
 
 def picture_files() -> CacheKind:
@@ -114,7 +149,7 @@ def _decoded(path: Path, content: bytes) -> tuple[Image, bool]:
             f"{path}: not an image.", "Give a PNG, JPEG, WebP, GIF or BMP file."
         ) from error
     except Image.DecompressionBombError as error:
-        raise DataError(f"{path}: more than {MOST_PIXELS:,} pixels.", _SMALLER) from error
+        raise DataError(f"{path}: more than {MOST_PIXELS:,} pixels.", smaller(path)) from error
     except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError) as error:
         raise DataError(
             f"{path}: damaged or incomplete: it cannot be decoded.",
@@ -128,19 +163,20 @@ def _check(path: Path, opened: Image) -> None:
         raise DataError(
             f"{path}: {opened.width:,} × {opened.height:,} pixels; the limit is "
             f"{MOST_PIXELS:,} pixels.",
-            _SMALLER,
+            smaller(path),
         )
     frames = getattr(opened, "n_frames", 1)
     if frames > 1:
         raise DataError(
             f"{path}: an animation of {frames} pictures.",
-            "Save the one that matters, for example: magick 'FILE[0]' FIRST.png",
+            f"Save the one that matters, for example: {_magick(path, to='first', frame='[0]')}",
         )
     if opened.mode not in _MODES:
         raise DataError(
             f"{path}: its pixels are of the kind {opened.mode!a}; engines read eight bits for "
             "each colour.",
-            "Convert it, for example: magick FILE -depth 8 -type TrueColor CONVERTED.png",
+            "Convert it, for example: "
+            + _magick(path, "-depth", "8", "-type", "TrueColor", to="converted"),
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from armload.core.bounds import size_words
 from armload.core.errors import DataError
 from armload.core.files import require_file, unreadable
+from armload.core.shell import join
 from armload.core.values import Value, format_seconds
 
 MOST_BYTES = 128 << 20
@@ -16,7 +17,6 @@ MOST_S = 600.0
 """Half a minute of sound is some hundred tokens."""
 
 _KINDS = "Give a WAV, FLAC or MP3 file."
-_SHORTER = "Cut it, for example: ffmpeg -i FILE -t 60 -ac 1 -ar 16000 SHORTER.wav"
 _AGAIN = "Copy the file again, or save it anew as a WAV."
 _WAV_FORMATS = frozenset((1, 3, 6, 7, 0xFFFE))  # integers, floats, A-law, µ-law, and more of these
 
@@ -66,10 +66,10 @@ def read_sound(path: Path) -> Sound:
     if seconds > MOST_S:
         raise DataError(
             f"{path}: {format_seconds(seconds)} of sound; the limit is {format_seconds(MOST_S)}.",
-            _SHORTER,
+            _shorter(path),
         )
     if is_cut:
-        raise DataError(f"{path}: larger than {size_words(MOST_BYTES)}.", _SHORTER)
+        raise DataError(f"{path}: larger than {size_words(MOST_BYTES)}.", _shorter(path))
     if seconds <= 0:
         raise DataError(f"{path}: it holds no sound.", _AGAIN)
     return Sound(
@@ -79,6 +79,17 @@ def read_sound(path: Path) -> Sound:
         size_bytes=len(content),
         seconds=seconds,
     )
+
+
+def _shorter(path: Path) -> str:
+    words = ("-t", "60", "-ac", "1", "-ar", "16000")
+    return f"Cut it, for example: {_ffmpeg(path, *words, to='shorter')}"
+
+
+def _ffmpeg(path: Path, *words: str, to: str) -> str:
+    # A name that begins with a dash would be an option.
+    made = path.with_name(f"{path.stem}-{to}.wav")
+    return join(("ffmpeg", "-i", f"file:{path}", *words, f"file:{made}"))
 
 
 def _seconds(path: Path, content: bytes) -> float:
@@ -103,7 +114,8 @@ def _of_wav(path: Path, content: bytes) -> float:
             if kind not in _WAV_FORMATS or not channels:
                 raise DataError(
                     f"{path}: a WAV of the kind {kind}, which engines do not read.",
-                    "Convert it, for example: ffmpeg -i FILE -c:a pcm_s16le CONVERTED.wav",
+                    "Convert it, for example: "
+                    + _ffmpeg(path, "-c:a", "pcm_s16le", to="converted"),
                 )
         elif name == b"data":
             # A longer one than is read here is refused for its length.

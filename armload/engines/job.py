@@ -250,7 +250,7 @@ class RunSpec(Value):
         model: what it reads; without a name where there is none.
         draft: a second model, whose guesses it verifies; none without one.
         projector: by which it sees or hears; none without.
-        image, audio: that it was given before the prompt.
+        images, audio: that it was given before the prompt.
     """
 
     plan: Annotated[Plan | None, LEAVES] = None
@@ -260,7 +260,7 @@ class RunSpec(Value):
     model: ModelRecord
     draft: ModelRecord | None = None
     projector: ProjectorRecord | None = None
-    image: MediaRecord | None = None
+    images: tuple[MediaRecord, ...] = ()
     audio: MediaRecord | None = None
 
 

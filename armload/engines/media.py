@@ -17,7 +17,7 @@ from armload.models.image_tokens import (
     audio_tokens,
     image_tokens,
 )
-from armload.models.projector_summary import Encoder, ProjectorSummary
+from armload.models.projector import Encoder, Projector
 
 FLOAT_BYTES, HALF_BYTES = 4, 2
 CHANNELS = 3
@@ -51,8 +51,13 @@ class MediaNeed(Value):
     products: Mapping[str, float]
     attention: float
 
+    @property
+    def sees(self) -> bool:
+        """Whether it is an image."""
+        return self.what.startswith("image")
 
-def media_need(projector: ProjectorSummary, header: Header, size: ImageSize) -> MediaNeed | None:
+
+def media_need(projector: Projector, header: Header, size: ImageSize) -> MediaNeed | None:
     """Return what an image of a size needs, or a sound where there is no vision encoder.
 
     None is returned for kinds of which it is not known how llama.cpp cuts an image.
@@ -117,7 +122,7 @@ def _graph_bytes(encoder: Encoder, part: EncoderPass) -> int:
 
 
 def _parts_bytes(
-    projector: ProjectorSummary, encoder: Encoder, found: MediaTokens, size: ImageSize
+    projector: Projector, encoder: Encoder, found: MediaTokens, size: ImageSize
 ) -> int:
     """Return what the parts take until they are encoded: all of them, and one twice."""
     channels = CHANNELS if encoder.modality == "vision" else 1

@@ -89,7 +89,7 @@ def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
     """
     if plan.context_tokens is not None:
         return plan
-    seen = plan.image_max_tokens or _IMAGE_TOKENS if plan.image is not None else 0
+    seen = len(plan.images) * (plan.image_max_tokens or _IMAGE_TOKENS)
     needed = most_prompt_tokens(plan) + plan.n_predict + _TEMPLATE_TOKENS + seen
     needed += math.ceil(seconds / _SOUND_S) * _SOUND_TOKENS
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
@@ -132,22 +132,23 @@ class Perception(Completion):
     @property
     def subject(self) -> RunSpec:
         """The plan, and what is known of program, model, projector, and image or sound."""
-        records = {
-            "image" if isinstance(each, Picture) else "audio": MediaRecord(
-                **each.model_dump(exclude={"path"})
-            )
-            for each in self.media
-        }
+        given = [(each, MediaRecord(**each.model_dump(exclude={"path"}))) for each in self.media]
+        images = tuple(record for each, record in given if isinstance(each, Picture))
+        audio = next((record for each, record in given if isinstance(each, Sound)), None)
         projector = projector_record(self.projector)
-        return super().subject.model_copy(update={"projector": projector, **records})
+        update = {"projector": projector, "images": images, "audio": audio}
+        return super().subject.model_copy(update=update)
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """The program, the model, its projector, and what it is given."""
-        files = (self.projector, *self.media)
-        return (
-            *super().payload,
-            *(Payload.of_file(each.path, sha256=each.sha256, executable=False) for each in files),
+        """The program, the model, its projector, and what it is given, each once."""
+        files = (projector_payload(self.projector), *self._given)
+        return tuple(dict.fromkeys((*super().payload, *files)))
+
+    @property
+    def _given(self) -> tuple[Payload, ...]:
+        return tuple(
+            Payload.of_file(each.path, sha256=each.sha256, executable=False) for each in self.media
         )
 
     @property
@@ -183,9 +184,11 @@ class Perception(Completion):
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-mtmd-cli there."""
-        projector, *media = self.payload[2:]
-        words = media_words(projector, self.plan.image_max_tokens, context)
-        words += ["--image", ",".join(str(each.items(context.layout)[0].remote) for each in media)]
+        words = media_words(projector_payload(self.projector), self.plan.image_max_tokens, context)
+        words += [
+            "--image",
+            ",".join(str(each.items(context.layout)[0].remote) for each in self._given),
+        ]
         return self._words(context, media=tuple(words), more_bytes=self.more_bytes)
 
     @staticmethod

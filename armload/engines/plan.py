@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -64,6 +65,9 @@ NO_SPECULATION, NGRAM, MTP, DRAFT = "none", "ngram", "mtp", "draft:"
 
 CPU, GPU = "cpu", "gpu"
 """Devices that compute; another one is ``VulkanN``."""
+
+MOST_IMAGES = 16
+"""Of a prompt; each may have thousands of tokens."""
 
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
 _BEGIN_OF_A_PROMPT = 20
@@ -134,10 +138,20 @@ def _is_known_speculation(speculate: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_names_a_device)]
+def _names_images(image: str) -> str:
+    names = image.split(",")
+    if not all(names):
+        raise ValueError("an image is missing: use FILE, or several separated by commas")
+    if len(names) > MOST_IMAGES:
+        raise ValueError(f"these are {len(names)} images; use {MOST_IMAGES} or fewer")
+    return image
+
+
 TokenCount = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 Threads = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 PromptText = Annotated[str, AfterValidator(_reaches_a_program)]
 MediaPath = Annotated[str, Field(min_length=1), AfterValidator(_reaches_a_program)]
+Images = Annotated[MediaPath, AfterValidator(_names_images)]
 PromptTokens = Annotated[int, Field(ge=2, le=MOST_TOKENS)]
 
 
@@ -201,9 +215,10 @@ SPECULATE = Option(
 
 
 IMAGE = Option(
-    "image that the model sees before the prompt",
+    "images that the model sees before the prompt, separated by commas",
     "FILE",
-    several="files",
+    several="repeat",
+    takes="file",
     heading="Images and sounds",
     harmless="in a plan",
 )
@@ -215,9 +230,10 @@ AUDIO = Option(
     harmless="in a plan",
 )
 MMPROJ = Option(
-    "the model's projector for images and sounds",
-    "FILE",
-    "the mmproj file beside the model, or in its repository",
+    "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj file "
+    "beside the model, or in its repository; none: text alone",
+    "FILE|AUTO|NONE",
+    "auto",
     heading="Images and sounds",
     harmless="in a plan",
 )
@@ -357,7 +373,8 @@ class Plan(Computation):
             its beginning-of-text token counts, where it has one.
         depth_tokens: that are in the context before the prompt; they are computed once and saved on
             the board, and each run restores them.
-        image, audio: a file that the model sees or hears before the prompt; none without.
+        image: files that the model sees before the prompt, ``FILE,…``; none without.
+        audio: a file that it hears before the prompt; none without.
         mmproj: the projector by which it does; none for the one that lies beside the model.
         image_max_tokens: of one image, where its size decides; none for the projector's own limit.
         n_predict: tokens to generate.
@@ -438,7 +455,7 @@ class Plan(Computation):
         ),
         LEAVES,
     ] = 0
-    image: Annotated[MediaPath | None, IMAGE] = None
+    image: Annotated[Images | None, IMAGE] = None
     audio: Annotated[MediaPath | None, AUDIO] = None
     mmproj: Annotated[MediaPath | None, MMPROJ] = None
     image_max_tokens: Annotated[TokenCount | None, IMAGE_MAX_TOKENS, LEAVES] = None
@@ -529,6 +546,10 @@ class Plan(Computation):
     def on_gpu(self) -> bool:
         """Whether a GPU, or a Vulkan driver in place of one, computes."""
         return self.device not in (None, CPU)
+
+    def images(self) -> tuple[Path, ...]:
+        """The files that the model sees."""
+        return tuple(Path(each).expanduser() for each in (self.image or "").split(",") if each)
 
     @property
     def perceives(self) -> bool:

@@ -45,7 +45,7 @@ from armload.engines.speculation import (
 )
 from armload.engines.trace import Step, Weights, read_lines
 from armload.models.model import Model
-from armload.models.projector import Projector, check_fits
+from armload.models.projector import Projector
 from armload.models.tokens import check_draft
 
 SERVER = "llama-server"
@@ -254,7 +254,6 @@ class Serving(ModelEngine[ServingPlan]):
         self.projector = projector
         _check_extra(plan)
         if projector is not None:
-            check_fits(projector, model)
             check_traces_media(binary)
         if plan.speculate is not None:
             check_offered(binary, plan.speculate)

@@ -121,7 +121,7 @@ class ServingPlan(ServiceSettings):
             at another place of a later one; none for equal beginnings only.
         speculate: as in a plan of a run.
         mmproj: the projector by which it takes images and sounds; ``auto`` for the one that lies
-            beside the model, none for text alone.
+            beside the model or in its repository, ``none`` or none for text alone.
         image_max_tokens: of one image, where its size decides; none for the projector's own limit.
         engine_args: further arguments for the engine, quoted as one text.
     """
@@ -146,9 +146,10 @@ class ServingPlan(ServiceSettings):
     mmproj: Annotated[
         MediaPath | None,
         Option(
-            "take images and sounds, with this projector; auto: the mmproj file beside the model, "
-            "or in its repository",
-            "FILE|AUTO",
+            "projector by which it takes images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: "
+            "the mmproj file beside the model, or in its repository; none: text alone",
+            "FILE|AUTO|NONE",
+            "none",
             heading="Requests",
             takes="file",
             harmless="in a plan",

@@ -34,7 +34,6 @@ from armload.models.hub_sites import SITES
 from armload.models.model import Model, check_generates
 from armload.models.outline import LISTED_TYPES, OUTLINES, is_outlined, outline_called, outlined
 from armload.models.packaged import QUANTISATIONS, SMOLLM2_MODEL, WORD_PROBLEMS, word_problems_model
-from armload.models.projector import Projector, projector_beside, projector_called
 from armload.models.published import SMOLLM2, published_as, published_types
 from armload.models.quant_mix import MIXTURES, check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
@@ -66,36 +65,6 @@ def model_called(reference: str, progress: Progress, *, or_embeds: bool = False)
     # Before a checksum of gigabytes is taken.
     check_generates(read_outline(path)[0], or_embeds=or_embeds)
     return read_model(path, progress)
-
-
-def projector_of(
-    model: Model, named: str | None, progress: Progress, reference: str = ""
-) -> Projector:
-    """Return the projector of a model: a file, or what lies beside it or in its repository.
-
-    Args:
-        named: the file; none for what is found.
-        reference: what the model was called.
-
-    Raises:
-        UsageError: there is none, or the file is none.
-        ArmloadError: as for ``hub.fetch``.
-    """
-    if named is not None:
-        path: Path | None = Path(named).expanduser()
-    elif is_reference(spelled(reference)):
-        path = hub.fetch_projector(spelled(reference), progress)
-    else:
-        path = projector_beside(model.path)
-    if path is None:
-        where = reference if is_reference(spelled(reference)) else str(model.path.parent.absolute())
-        raise UsageError(
-            f"{model.name}: no projector, without which a model sees and hears nothing; looked "
-            f"for *mmproj*.gguf in {where}.",
-            "Give it with --mmproj FILE, or use a model with vision or hearing, such as "
-            "--model hf:ggml-org/SmolVLM-256M-Instruct-GGUF:Q8_0",
-        )
-    return projector_called(path, progress)
 
 
 def resolve(reference: str, progress: Progress, *, or_embeds: bool = False) -> Path:

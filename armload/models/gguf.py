@@ -13,7 +13,7 @@ from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
 from armload.models.model_summary import ModelSummary, model_summary_of
-from armload.models.projector_summary import projectors_beside
+from armload.models.projector_choice import projectors_beside
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:

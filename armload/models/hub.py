@@ -31,7 +31,7 @@ from armload.models.hub_reference import (
 )
 from armload.models.hub_sites import HubFile, RepositoryListing, listed, refusal
 from armload.models.model import check_generates
-from armload.models.projector import choose_projector
+from armload.models.projector_choice import by_likelihood
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 28
@@ -74,20 +74,31 @@ def fetch_header(reference: str, progress: Progress) -> Path:
     return _header(named, listing, model, progress)
 
 
-def fetch_projector(reference: str, progress: Progress) -> Path | None:
-    """Download the projector that lies in the repository of a model; none where there is none.
+def fetch_projector(
+    reference: str, progress: Progress, *, header_only: bool = False
+) -> Path | None:
+    """Download the projector that is named, or that lies in the repository of a model.
 
-    The arguments and errors are those of ``fetch``.
+    None is returned where there is none. The errors are those of ``fetch``.
+
+    Args:
+        header_only: return the header alone, as ``fetch_header`` does.
     """
     named = repository_named(reference, "model")
 
     def choose(named: HubRepository, files: Sequence[HubFile]) -> HubFile | None:
         model = choose_model(named, files).path
-        chosen = choose_projector([each.path for each in files], model)
-        return next((each for each in files if each.path == chosen), None)
+        chosen = (
+            [model] if "mmproj" in model else by_likelihood([each.path for each in files], model)
+        )
+        return next((each for each in files if each.path == (*chosen, "")[0]), None)
 
     listing, file = _found(named, choose, progress)
-    return _provide(named, listing, [file], progress)[0] if file else None
+    if file is None:
+        return None
+    if header_only:
+        return _header(named, listing, HubModel(files=(file,)), progress)
+    return _provide(named, listing, [file], progress)[0]
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:

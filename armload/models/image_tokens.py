@@ -9,30 +9,25 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
 from armload.core.errors import UsageError
 from armload.core.values import Value
-from armload.models.projector_summary import Encoder, ProjectorSummary
+from armload.models.projector import TOKEN_LIMITS, Encoder, Projector
 
 CHUNK_S = 30
 """Of a sound, that Whisper's encoder takes at a time; llama.cpp adds one of silence."""
 _CHUNK_FRAMES = 3000
 
 _FIXED = frozenset({"gemma3", "janus_pro", "nemotron_v2_vl"})
-_LIMITS: Mapping[str, tuple[int, int]] = {
-    "gemma4v": (70, 1120),
-    "glm4v": (8, 4096),
-    "kimivl": (8, 1024),
-    "lfm2": (64, 256),
-    "pixtral": (8, 1024),
-    "qwen2.5vl_merger": (8, 4096),
-    "qwen2vl_merger": (8, 4096),
-    "qwen3vl_merger": (8, 4096),
-}
-"""Tokens that an image has at least and at most, in kinds that scale it."""
+_SCALED = frozenset(
+    (
+        *("gemma4v", "glm4v", "kimivl", "lfm2", "pixtral"),
+        *("qwen2.5vl_merger", "qwen2vl_merger", "qwen3vl_merger"),
+    )
+)
+"""Kinds that scale an image to whole tokens within their limits."""
 
 _MARKERS = {"gemma3": 2, "gemma4v": 2, "glm4v": 2, "kimivl": 2, "lfm2": 2, "pixtral": 1}
 _MARKERS |= dict.fromkeys(("qwen2.5vl_merger", "qwen2vl_merger", "qwen3vl_merger"), 2)
@@ -112,7 +107,7 @@ class MediaTokens(Value):
         return sum(each.count * each.positions for each in self.passes)
 
 
-def image_tokens(projector: ProjectorSummary, size: ImageSize) -> MediaTokens | None:
+def image_tokens(projector: Projector, size: ImageSize) -> MediaTokens | None:
     """Return what an image of a size becomes; none of a kind whose rules are not known here."""
     encoder = projector.encoder("vision")
     if encoder is None:
@@ -132,13 +127,13 @@ def image_tokens(projector: ProjectorSummary, size: ImageSize) -> MediaTokens | 
         pieces = _pass(projector, encoder, tile, count=columns * rows)
         thumbnail = _pass(projector, encoder, _scaled(encoder, size))
         return MediaTokens(passes=(pieces, thumbnail), markers=markers + columns * rows + 1)
-    if kind in _LIMITS:
+    if kind in _SCALED:
         scaled = _pass(projector, encoder, _scaled(encoder, size))
         return MediaTokens(passes=(scaled,), markers=markers)
     return None
 
 
-def audio_tokens(projector: ProjectorSummary, seconds: float) -> MediaTokens | None:
+def audio_tokens(projector: Projector, seconds: float) -> MediaTokens | None:
     """Return what a sound becomes; none of a kind whose rules are not known here."""
     encoder = projector.encoder("audio")
     if encoder is None or encoder.kind not in _WHISPER:
@@ -159,9 +154,7 @@ def audio_tokens(projector: ProjectorSummary, seconds: float) -> MediaTokens | N
     return MediaTokens(passes=(one,), markers=_MARKERS.get(encoder.kind, 0))
 
 
-def _pass(
-    projector: ProjectorSummary, encoder: Encoder, size: ImageSize, count: int = 1
-) -> EncoderPass:
+def _pass(projector: Projector, encoder: Encoder, size: ImageSize, count: int = 1) -> EncoderPass:
     columns, rows = size.width // encoder.patch_size, size.height // encoder.patch_size
     merged = -(-columns // encoder.factor), -(-rows // encoder.factor)
     breaks = merged[1] - 1 if projector.breaks_rows else 0
@@ -177,7 +170,7 @@ def _pass(
 def _scaled(encoder: Encoder, size: ImageSize) -> ImageSize:
     """Return the size with the same proportions, in whole tokens and within the kind's limits."""
     align = encoder.patch_size * encoder.factor
-    least, most = (tokens * align * align for tokens in _LIMITS[encoder.kind])
+    least, most = (tokens * align * align for tokens in TOKEN_LIMITS[encoder.kind])
     sides = [max(align, math.floor(_single(side / align) + 0.5) * align) for side in size]
     pixels = sides[0] * sides[1]
     if pixels > most:
@@ -212,7 +205,7 @@ def _idefics3_grid(encoder: Encoder, size: ImageSize) -> tuple[int, int]:
 def _is_tiled(encoder: Encoder, size: ImageSize) -> bool:
     align = encoder.patch_size * encoder.factor
     sides = [max(encoder.patch_size, round(side / align) * align) for side in size]
-    most = _LIMITS["lfm2"][1] * align * align
+    most = TOKEN_LIMITS["lfm2"][1] * align * align
     return sides[0] * sides[1] > most * _LFM2_TOLERANCE
 
 

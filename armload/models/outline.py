@@ -19,7 +19,7 @@ from armload.models.gguf_values import Array, Scalar
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import EMBEDDING, Metadata
 from armload.models.model import Model
-from armload.models.projector_summary import ProjectorSummary, projector_summary_of
+from armload.models.projector import Projector, projector_of_header
 from armload.models.quant_mix import types_of, with_types
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
 from armload.models.tensors import constants, matrices
@@ -232,12 +232,12 @@ def _array_keys(keys: Mapping[str, Key]) -> dict[str, Scalar | Array]:
     }
 
 
-def outlined_projector(outline: Outline) -> tuple[ProjectorSummary, Header] | None:
+def outlined_projector(outline: Outline) -> tuple[Projector, Header] | None:
     """Return the facts and the header of a model's projector; none of a model of text alone."""
     if outline.projector is None:
         return None
     header = outline.projector.header(outline.description)
-    return projector_summary_of(Path(f"mmproj-{outline.name}-F16.gguf"), header), header
+    return projector_of_header(Path(f"mmproj-{outline.name}-F16.gguf"), header), header
 
 
 def _tensor(name: str, dimensions: tuple[int, ...]) -> Tensor:

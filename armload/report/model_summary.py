@@ -9,7 +9,7 @@ from armload.core.columns import Column
 from armload.core.values import counted, format_bytes
 from armload.models.image_tokens import CHUNK_S, USUAL_SIZES, audio_tokens, image_tokens
 from armload.models.model_summary import FileSection, ModelSummary, ProjectorBeside
-from armload.models.projector_summary import Encoder, ProjectorSummary
+from armload.models.projector import Encoder, Projector
 from armload.report import formatting as words
 from armload.report.layout import Details, Prose, Table, whole
 
@@ -80,7 +80,7 @@ def _beside(projector: ProjectorBeside, summary: ModelSummary) -> Text:
     )
 
 
-def projector_table(projector: ProjectorSummary) -> Group:
+def projector_table(projector: Projector) -> Group:
     """Lay out a projector's encoders, what images and sounds become, and its types."""
     lines: list[RenderableType] = [Details(_projector_rows(projector))]
     for encoder in projector.encoders:
@@ -90,7 +90,7 @@ def projector_table(projector: ProjectorSummary) -> Group:
     return Group(*lines)
 
 
-def _projector_rows(projector: ProjectorSummary) -> list[tuple[str, str | Text]]:
+def _projector_rows(projector: Projector) -> list[tuple[str, str | Text]]:
     missing = format_bytes(projector.missing_bytes) if projector.missing_bytes else ""
     rows: list[tuple[str, str | Text]] = [
         ("file", whole(str(projector.path))),
@@ -121,7 +121,7 @@ def _encoder_rows(encoder: Encoder) -> list[tuple[str, str | Text]]:
     return [(label, value) for label, value in rows if value]
 
 
-def _media(projector: ProjectorSummary) -> Table:
+def _media(projector: Projector) -> Table:
     table = _table("input", "encoder passes", "positions", "tokens")
     media = {f"image of {size}": image_tokens(projector, size) for size in USUAL_SIZES} | {
         "sound of up to 30 s": audio_tokens(projector, CHUNK_S - 1)
@@ -140,7 +140,7 @@ def _table(first: str, *numbers: str) -> Table:
     )
 
 
-def _types(summary: ModelSummary | ProjectorSummary) -> Table:
+def _types(summary: ModelSummary | Projector) -> Table:
     table = _table("type", "tensors", "size", "share")
     for each in summary.types:
         table.add(

@@ -124,7 +124,7 @@ def write_page(page: Page, folder: Path) -> Path:
     return path
 
 
-class Picture(Figure):
+class WrittenFigure(Figure):
     """A figure that was written."""
 
     png: Path
@@ -143,7 +143,7 @@ class Report(Value):
 
     headline: str
     page: Path
-    figures: tuple[Picture, ...]
+    figures: tuple[WrittenFigure, ...]
     table: tuple[dict[str, int | float | str], ...]
 
 
@@ -162,13 +162,13 @@ def write_report(page: Page, folder: Path, progress: Progress | None = None) -> 
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file.", "Name a folder for the report.")
-    pictures: list[Picture] = []
+    pictures: list[WrittenFigure] = []
     total = len(page.figures) + 1
     with (progress or Silent()).step("Drawing", total=total, unit="figures") as step:
         for figure in page.figures:
             step.update(len(pictures), note=figure.name)
             files = {ending: folder / f"{figure.name}.{ending}" for ending in ("png", "svg")}
-            picture = Picture(**dict(figure), **files)
+            picture = WrittenFigure(**dict(figure), **files)
             write_whole(picture.png, png(figure.specification))
             write_whole(picture.svg, svg(figure.specification).encode())
             pictures.append(picture)

@@ -28,7 +28,7 @@ from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.quantising import QuantisedModels
 from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
-from armload.models.projector_summary import ProjectorSummary
+from armload.models.projector import Projector
 from armload.report.binaries import Inspected
 from armload.report.bisected import Bisected
 from armload.report.boards import AddedBoard, ListedBoard, ProbedBoard, StoppedBoard
@@ -279,7 +279,7 @@ DOCUMENTS = (
     Schema(
         name="model", value=ModelSummary, title="a model", verbs=("model.inspect", "model.synth")
     ),
-    Schema(name="projector", value=ProjectorSummary, title="a projector", verbs=("model.inspect",)),
+    Schema(name="projector", value=Projector, title="a projector", verbs=("model.inspect",)),
     Schema(
         name="quantised", value=QuantisedModels, title="quantised models", verbs=("model.quantize",)
     ),

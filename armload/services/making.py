@@ -22,6 +22,7 @@ from armload.deploy.own_programs import program_of_the_shell
 from armload.deploy.retry import with_retries
 from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.model_program import binary_record, model_record
+from armload.engines.perception import projector_record
 from armload.engines.server import SERVER, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.engines.weights import BoardMemory, are_streamed
@@ -60,14 +61,15 @@ class WantedModel(Value):
     Attributes:
         given: as it was named.
         plan: how; none for the defaults.
-        known, known_draft: checksums of the model and of its draft model where the board's own
-            record has named them; none where a person has.
+        known, known_draft, known_projector: checksums of the model, of its draft model and of its
+            projector where the board's own record has named them; none where a person has.
     """
 
     given: str
     plan: ServingPlan | None = None
     known: str | None = None
     known_draft: str | None = None
+    known_projector: str | None = None
 
 
 class WantedService(Value):
@@ -143,11 +145,15 @@ def make_version(
         plan = plan_for(model, each.plan)
         model = with_adapters(model, plan.adapters, progress)
         draft = draft_of(plan, progress)
-        check_known(each, model.sha256, draft.sha256 if draft else None)
+        projector = projector_for(model, plan, progress, each.given)
+        check_known(
+            *(each, model.sha256, draft.sha256 if draft else None),
+            projector=projector.sha256 if projector else None,
+        )
         engine = Serving(
             *(plan, where.binaries[SERVER], model),
             draft=draft,
-            projector=projector_for(model, plan, progress, each.given),
+            projector=projector,
             address=address,
         )
         with_retries(lambda engine=engine: engine.check(host, board, found, progress))  # type: ignore[misc]
@@ -190,6 +196,7 @@ def make_version(
                 given=_given(each.given),
                 file=model_record(engine.model),
                 draft=model_record(engine.draft) if engine.draft else None,
+                projector=projector_record(engine.projector) if engine.projector else None,
                 plan=engine.plan,
                 forecast=forecast,
             )
@@ -221,13 +228,15 @@ def make_version(
     return MadeVersion(record=record, files=files, supervise=supervise, notes=notes)
 
 
-def check_known(wanted: WantedModel, model: str, draft: str | None) -> None:
+def check_known(
+    wanted: WantedModel, model: str, draft: str | None, *, projector: str | None = None
+) -> None:
     """Refuse files that a board has named, unless it has named their checksums, too.
 
     A board could otherwise have any model of this machine sent to it.
 
     Args:
-        model, draft: checksums of the files on this machine.
+        model, draft, projector: checksums of the files on this machine.
 
     Raises:
         UsageError: one is another file than the board's.
@@ -235,6 +244,7 @@ def check_known(wanted: WantedModel, model: str, draft: str | None) -> None:
     for option, known, found in (
         ("--model", wanted.known, model),
         ("--speculate", wanted.known_draft, draft),
+        ("--mmproj", wanted.known_projector, projector),
     ):
         if None not in (known, found) and known != found:
             raise UsageError(

@@ -152,6 +152,7 @@ def _wanted(
                 plan=ServingPlan.model_validate({**plan, **typed}),
                 known=each.file.sha256,
                 known_draft=None if "speculate" in typed else _draft_of(each),
+                known_projector=None if "mmproj" in typed else _projector_of(each),
             )
             for each, plan in zip(old.models, former, strict=True)
         )
@@ -160,12 +161,17 @@ def _wanted(
     for number, each in enumerate(models):
         own = each.plan.model_dump(exclude_unset=True) if each.plan else {}
         plan = {**(former[number] if same_number else {}), **own, **typed}
-        is_inherited = same_number and "speculate" not in {*own, *typed}
+        named = {*own, *typed}
         found.append(
             WantedModel(
                 given=each.given,
                 plan=ServingPlan.model_validate(plan) if plan else None,
-                known_draft=_draft_of(old.models[number]) if is_inherited else None,
+                known_draft=_draft_of(old.models[number])
+                if same_number and "speculate" not in named
+                else None,
+                known_projector=_projector_of(old.models[number])
+                if same_number and "mmproj" not in named
+                else None,
             )
         )
     return tuple(found)
@@ -174,6 +180,11 @@ def _wanted(
 def _draft_of(model: InstalledModel) -> str:
     """Return the checksum of a draft model on a board; empty where it has none."""
     return model.draft.sha256 if model.draft else ""
+
+
+def _projector_of(model: InstalledModel) -> str:
+    """Return the same of a projector."""
+    return model.projector.sha256 if model.projector else ""
 
 
 def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:

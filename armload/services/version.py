@@ -13,7 +13,7 @@ from armload.boards.boot import InitName
 from armload.core.ids import time_of_id
 from armload.core.values import Count, Finite, Value
 from armload.deploy.layout import Layout
-from armload.engines.job import BinaryRecord, ModelRecord
+from armload.engines.job import BinaryRecord, ModelRecord, ProjectorRecord
 from armload.engines.service_plan import ServingPlan
 
 _LOAD_S, _LOADS_AT_LEAST_BYTES_PER_S = 300, 2_000_000
@@ -52,7 +52,8 @@ class InstalledModel(Value):
     Attributes:
         alias: what requests call it.
         given: how it was named on the command line; a file by its whole path.
-        file, draft: what lies on the board; a draft model only where one guesses tokens.
+        file, draft, projector: what lies on the board; a draft model only where one guesses tokens,
+            a projector only where it takes images or sounds.
         plan: how it is served.
         forecast: of its memory.
     """
@@ -61,6 +62,7 @@ class InstalledModel(Value):
     given: str
     file: ModelRecord
     draft: ModelRecord | None = None
+    projector: ProjectorRecord | None = None
     plan: ServingPlan
     forecast: MemoryForecast
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from armload.core.bounds import size_words
 from armload.core.errors import DataError, UsageError
-from armload.core.files import unreadable
-from armload.core.pictures import read_picture
+from armload.core.pictures import smaller, upright_picture
 from armload.serving.chat_partner import ChatPartner
 from armload.serving.dialects.dialect import ChatMessage
 
@@ -36,13 +35,9 @@ def image_url(path: Path) -> str:
         DataError: it is no image of a kind that servers take, is damaged, or too large.
         DiskError: it cannot be read.
     """
-    picture = read_picture(path)
-    if picture.size_bytes > _MOST_BYTES:
-        raise DataError(f"{path}: larger than {size_words(_MOST_BYTES)}.", "Use a smaller image.")
-    try:
-        content = picture.path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
+    content = upright_picture(path).content
+    if len(content) > _MOST_BYTES:
+        raise DataError(f"{path}: larger than {size_words(_MOST_BYTES)}.", smaller(path))
     kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 

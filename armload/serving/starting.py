@@ -15,9 +15,12 @@ from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.models.adapter_file import with_adapters
-from armload.models.find import model_called, projector_of
+from armload.models.find import model_called
+from armload.models.find_projector import NONE, find_projector
+from armload.models.gguf import read_outline
 from armload.models.model import Model
 from armload.models.projector import Projector
+from armload.models.projector_choice import check_takes
 from armload.runs.api_keys import key_on_board, new_key
 from armload.runs.pipeline import underway
 from armload.runs.predicting import predictor_of
@@ -166,10 +169,16 @@ def projector_for(
     model: Model, plan: ServingPlan, progress: Progress, reference: str
 ) -> Projector | None:
     """Return the projector by which a service takes images and sounds; none for text alone."""
-    if plan.mmproj is None:
-        return None
-    named = None if plan.mmproj.casefold() == "auto" else plan.mmproj
-    return projector_of(model, named, progress, reference)
+    header = read_outline(model.path)[1]
+    found = find_projector(plan.mmproj or NONE, reference, model.path, header, progress)
+    if found is None and plan.image_max_tokens is not None:
+        raise UsageError(
+            f"--image-max-tokens {plan.image_max_tokens}: it has no effect without a projector.",
+            "Add --mmproj auto, or remove --image-max-tokens.",
+        )
+    if found is not None:
+        check_takes(found, model.path, header, most_tokens=plan.image_max_tokens)
+    return found
 
 
 def draft_of(plan: ServingPlan, progress: Progress) -> Model | None:

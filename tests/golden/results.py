@@ -40,7 +40,7 @@ from armload.evaluation.quantising import QuantisedModel
 from armload.fleet.bisect import BisectionFolder
 from armload.models.model import Model
 from armload.models.model_summary import ModelSummary
-from armload.models.projector_summary import ProjectorSummary
+from armload.models.projector import Projector
 from armload.report.boards import AddedBoard
 from armload.report.services import ServedModel
 from armload.runs import store
@@ -370,10 +370,8 @@ DONE: Mapping[str, StandIns] = {
     },
     "model.inspect mmproj-m.gguf": {
         "armload.models.find.resolve": returning(Path("mmproj-m.gguf")),
-        "armload.models.projector_summary.is_projector_file": returning(object()),
-        "armload.models.projector_summary.read_projector_summary": reading(
-            "projector", ProjectorSummary
-        ),
+        "armload.models.projector.is_projector_file": returning(object()),
+        "armload.models.projector.read_projector": reading("projector", Projector),
         "armload.models.header.check_whole": returning(None),
     },
     "model.synth --like stories260k --type Q8_0": {

@@ -58,7 +58,7 @@ def test_each_stage_of_an_image_has_steps_of_its_own(ann: Person) -> None:
     # A few tokens of a small model are known imprecisely; nothing else is to be wrong.
     assert {each["name"] for each in run["verdict"]["findings"]} <= {"imprecise", "contended"}
     assert run["engine_name"] == "llama-mtmd-cli"
-    assert (run["image"]["width"], run["image"]["height"]) == (300, 200)
+    assert [(each["width"], each["height"]) for each in run["images"]] == [(300, 200)]
     assert run["projector"]["kind"] == "lfm2"
     kinds = Counter(each["stage"] for each in run["steps"])
     assert kinds["encoder"] == 1
@@ -88,6 +88,20 @@ def test_a_smaller_image_and_a_limit_give_fewer_tokens(ann: Person) -> None:
     assert 64 <= tokens("--image", "c.png", "--image-max-tokens", "128") < 256
 
 
+def test_several_images_stand_in_one_prompt(ann: Person) -> None:
+    run = _run(ann, "--image", "a.png,b.jpg,a.png")
+    assert [each["name"] for each in run["images"]] == ["a.png", "b.jpg", "a.png"]
+    stages = {each["name"]: each for each in run["summary"]["stages"]}
+    # 300 by 200 pixels twice, and 64 by 64 pixels as the least number of tokens.
+    assert stages["media tokens"]["tokens"] == 70 + 64 + 70
+    swept = ann.types(
+        *("bench", "--board", BOARD, "--model", "seeing-Q8_0.gguf", "--prompt", QUESTION),
+        *("-n", "4", "--threads", "1", "--image", "a.png", "--image", "a.png,b.jpg", "--json"),
+    )
+    cells = json.loads(swept.stdout)["cells"]
+    assert len(cells) == 2
+
+
 def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
     folder = ann.folder / "hearing"
     folder.mkdir()
@@ -115,7 +129,7 @@ def test_what_does_not_fit_is_refused_before_a_copy(ann: Person) -> None:
     for words, said, status in (
         (("--image", "d.png"), "not an image", 3),
         (("--image", "a.png", "--mmproj", "other.gguf"), "for another model", 2),
-        (("--image", "a.png", "--mmproj", "seeing-Q8_0.gguf"), "not a projector", 2),
+        (("--image", "a.png", "--mmproj", "seeing-Q8_0.gguf"), "not a projector", 3),
         (("--audio", "a.png"), "not a sound", 3),
         (("--image", "."), "is a folder", 2),
     ):

@@ -121,7 +121,7 @@ def talkative_run() -> Run:
                 }
             ),
             "projector": ProjectorRecord(kind="idefics3", sha256="b" * 64, size_bytes=1),
-            "image": MediaRecord(name="street.jpg", sha256="e" * 64, size_bytes=1),
+            "images": (MediaRecord(name="street.jpg", sha256="e" * 64, size_bytes=1),),
             "audio": MediaRecord(name="hello.wav", sha256="f" * 64, size_bytes=1),
             "draft": SMALL_MODEL.model_copy(update={"name": "small.gguf", "sha256": "d" * 64}),
             "binary": run.binary.model_copy(update={"features": ("asimd", "asimddp")}),

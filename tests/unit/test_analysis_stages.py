@@ -39,7 +39,7 @@ def _spec(*, limits: bool) -> RunSpec:
         binary=BinaryRecord(program="llama-mtmd-cli", sha256=""),
         model=ModelRecord(name="m", sha256="", size_bytes=1),
         projector=ProjectorRecord(kind="lfm2", sha256="", size_bytes=1, limits_tokens=limits),
-        image=MediaRecord(name="a.png", sha256="", size_bytes=1),
+        images=(MediaRecord(name="a.png", sha256="", size_bytes=1),),
     )
 
 

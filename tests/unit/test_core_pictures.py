@@ -81,8 +81,9 @@ def test_what_is_made_of_a_picture_is_made_once(tmp_path: Path) -> None:
 def test_a_hundred_megapixels_are_refused_by_the_header(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(_png_header_of(10_000, 10_000))
-    with pytest.raises(DataError, match=f"{MOST_PIXELS:,} pixels"):
+    with pytest.raises(DataError, match=f"{MOST_PIXELS:,} pixels") as refused:
         read_picture(path)
+    assert f"magick {path} -resize '4096x4096>' {tmp_path}/a-smaller.png" in refused.value.remedy
 
 
 def test_a_bomb_is_refused_by_the_header(tmp_path: Path) -> None:
@@ -104,8 +105,9 @@ def test_a_truncated_jpeg_is_refused(tmp_path: Path) -> None:
 def test_an_animation_is_refused(tmp_path: Path) -> None:
     other = Image.new("RGB", (4, 2), (0, 255, 0))
     path = _saved(_halves(), tmp_path / "a.gif", save_all=True, append_images=[other])
-    with pytest.raises(DataError, match="animation of 2"):
+    with pytest.raises(DataError, match="animation of 2") as refused:
         read_picture(path)
+    assert f"magick '{path}[0]' {tmp_path}/a-first.png" in refused.value.remedy
 
 
 def test_a_text_called_png_is_refused(tmp_path: Path) -> None:
@@ -119,6 +121,13 @@ def test_more_than_eight_bits_for_a_colour_are_refused(tmp_path: Path) -> None:
     path = _saved(Image.new("I;16", (4, 2)), tmp_path / "a.png")
     with pytest.raises(DataError, match="eight bits"):
         read_picture(path)
+
+
+def test_an_address_is_told_from_a_file() -> None:
+    address = "https://example.org/cats/a b.png?x=1"
+    with pytest.raises(UsageError, match="is an address, not a file") as refused:
+        read_picture(Path(address))
+    assert f"curl -L '{address}' -o 'a b.png'" in refused.value.remedy
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:

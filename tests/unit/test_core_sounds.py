@@ -35,8 +35,10 @@ def test_a_wav_is_as_long_as_its_header_says(tmp_path: Path) -> None:
 
 
 def test_an_hour_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="3,600 s of sound"):
+    with pytest.raises(DataError, match="3,600 s of sound") as refused:
         read_sound(_wav(tmp_path / "a.wav", 3600))
+    words = f"ffmpeg -i file:{tmp_path}/a.wav -t 60 -ac 1 -ar 16000 file:{tmp_path}/a-shorter.wav"
+    assert words in refused.value.remedy
 
 
 def test_an_hour_that_is_larger_than_may_be_read_is_refused_for_its_length(tmp_path: Path) -> None:

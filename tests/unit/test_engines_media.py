@@ -6,17 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from armload.bench.fitting import BoardsFit, fit_hardware
-from armload.bench.outlined import NONE, Media
-from armload.core.errors import DataError, UsageError
+from armload.bench.outlined import Media
+from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.media import MediaNeed, media_need
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of
+from armload.models.find_projector import NONE
 from armload.models.image_tokens import ImageSize, read_size
 from armload.models.outline import load_outline, outlined_projector
+from armload.models.packaged import word_problems_model
 from armload.runs.request import Request
 from tests.command_line import typed
 from tests.unit.projectors import written_projector
@@ -134,7 +137,7 @@ def test_the_projector_beside_a_model_is_counted_and_another_is_not(tmp_path: Pa
     assert found.prediction.media is None
     changes = {"vision.projection_dim": 960}
     written_projector(tmp_path / "a-mmproj.gguf", changes={**changes, "projector_type": "gemma4v"})
-    with pytest.raises(DataError, match=r"mmproj-other\.gguf does not belong to"):
+    with pytest.raises(UsageError, match=r"mmproj-other\.gguf: this projector is for another"):
         _fits(str(model), media=Media(projector="mmproj-other.gguf"))
 
 
@@ -149,3 +152,31 @@ def test_one_projector_is_not_of_two_models(tmp_path: Path) -> None:
     said = typed(tmp_path, "fit", "--board", "this-machine", *words)
     assert said.returncode
     assert "--mmproj names the projector of one model" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model", "word-problems:Q8_0"), "--image-size 64x64: no image is given to word-"),
+        (("--model", "smolvlm2-500m:Q8_0", "--mmproj", "none"), "no effect with --mmproj none"),
+        (("--model", "ultravox-v0.5-8b:Q4_0"), "no projector for images was found"),
+    ],
+)
+def test_the_size_of_an_image_is_refused_where_none_is_seen(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    told = typed(
+        tmp_path, "fit", "--hardware", "raspberry-pi-5-8gb", "--image-size", "64x64", *words
+    )
+    assert told.returncode
+    assert said in " ".join(told.stderr.split())
+
+
+def test_an_image_for_a_model_of_text_is_refused_before_anything_is_copied(tmp_path: Path) -> None:
+    Image.new("RGB", (64, 48)).save(tmp_path / "p.png")
+    model = tmp_path / "m.gguf"
+    model.write_bytes(word_problems_model("word-problems:Q8_0").read_bytes())
+    words = ("--model", "m.gguf", "--image", "p.png")
+    told = typed(tmp_path, "bench", "--board", "this-machine", *words)
+    assert told.returncode
+    assert "no projector, without which a model sees and hears nothing" in told.stderr

@@ -24,7 +24,7 @@ from armload.models.outline import (
     outlined,
     outlined_projector,
 )
-from armload.models.projector_summary import check_belongs
+from armload.models.projector_choice import check_belongs
 from armload.models.shape import load_shape
 from armload.models.whole_header import encoded, whole_header
 from armload.report.model_summary import summary_table

@@ -295,6 +295,8 @@ def test_a_board_cannot_have_another_file_of_this_machine_sent_to_it() -> None:
         check_known(same, "0" * 64, None)
     with pytest.raises(UsageError, match="--speculate"):
         check_known(same, old.models[0].file.sha256, "0" * 64)
+    with pytest.raises(UsageError, match="--mmproj"):
+        check_known(same, old.models[0].file.sha256, None, projector="0" * 64)
     (chosen,) = _wanted(old, [WantedModel(given="m.gguf")], ServingPlan(speculate="draft:d.gguf"))
     check_known(chosen, "0" * 64, "1" * 64)
 

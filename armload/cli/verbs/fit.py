@@ -56,17 +56,18 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
     mmproj: Annotated[
         str,
         Option(
-            "projector of a vision or audio model, as for --model; none for text alone",
-            "FILE",
-            "the one beside the model",
+            "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj "
+            "file beside the model, or in its repository; none: text alone",
+            "FILE|AUTO|NONE",
+            "auto where there is one",
             takes="model",
             harmless="in a plan",
         ),
     ] = ""
     image_size: Annotated[
         str,
-        Option("size of the image before the prompt", "WxH", harmless="anywhere"),
-    ] = str(USUAL_SIZE)
+        Option("size of the image before the prompt", "WxH", str(USUAL_SIZE), harmless="anywhere"),
+    ] = ""
     prompt_tokens: Annotated[
         PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
     ] = 128
@@ -74,16 +75,25 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
 
 def _media(options: FitOptions) -> Media:
     """Return which image is predicted; one projector is of one model."""
-    from armload.bench.outlined import NONE, Media
+    from armload.bench.outlined import Media
     from armload.core.errors import UsageError
+    from armload.models.find_projector import AUTO, NONE
     from armload.models.image_tokens import read_size
 
-    if options.mmproj not in ("", NONE) and len(options.model) != 1:
+    named = options.mmproj.casefold()
+    if options.image_size and named == NONE:
+        raise UsageError(
+            f"--image-size {options.image_size}: it has no effect with --mmproj {options.mmproj}.",
+            "Remove one.",
+        )
+    if named not in ("", AUTO, NONE) and len(options.model) != 1:
         raise UsageError(
             "--mmproj names the projector of one model.",
             "Name that model with --model, alone.",
         )
-    return Media(projector=options.mmproj, size=read_size(options.image_size))
+    return Media(
+        projector=options.mmproj, size=read_size(options.image_size) if options.image_size else None
+    )
 
 
 @verb(FitOptions, keeps=True)

@@ -136,14 +136,14 @@ def inspect(options: InspectOptions) -> Generator[Result, None, None]:
     from armload.models.find import resolve
     from armload.models.gguf import read_model_summary
     from armload.models.header import check_whole
-    from armload.models.projector_summary import is_projector_file, read_projector_summary
+    from armload.models.projector import is_projector_file, read_projector
     from armload.report.model_summary import projector_table, summary_table
     from armload.report.result import as_result
 
     progress = terminal.progress()
     path = resolve(options.file, progress)
     if is_projector_file(path):
-        projector = read_projector_summary(path, progress)
+        projector = read_projector(path, progress)
         yield as_result(projector, projector_table(projector))
         check_whole(path, projector.size_bytes - projector.missing_bytes, projector.size_bytes)
         return

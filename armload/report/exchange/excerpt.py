@@ -69,7 +69,7 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
             "model": model,
             "draft": _model(run.draft, include) if run.draft else None,
             "projector": leaving(run.projector, {}) if run.projector else None,
-            "image": _media(run.image),
+            "images": tuple(leaving(each, {"name": ""}) for each in run.images),
             "audio": _media(run.audio),
             "command": (forms.program_name(run.binary.program), *forms.flags(run.command)),
             "board": board,
@@ -164,7 +164,7 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
         {
             "prompt": plan.prompt if is_open else "",
             "speculate": speculate,
-            "image": plan.image and "image",
+            "image": plan.image and ",".join("image" for _ in plan.images),
             "audio": plan.audio and "audio",
             "mmproj": plan.mmproj and "mmproj",
             "lora": ",".join(_adapter(each) for each in run.model.adapters) or None,

@@ -324,6 +324,9 @@ class Computation(OptionGroup):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
+Pooling = Literal["model", "mean", "cls", "last", "rank"]
+"""How a text's tokens become one embedding, or with ``rank`` a score; ``model``: as in its file."""
+
 EngineChoice = Literal["llama.cpp", "dllama", "auto"]
 """What computes: llama.cpp, or distributed-llama, whose boards share every layer.
 

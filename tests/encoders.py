@@ -8,12 +8,13 @@ import numpy as np
 from gguf import GGUFWriter
 
 WIDTH, CONTEXT, LAYERS, INNER = 64, 256, 2, 128
+RANK = 4
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("\u2581the", "\u2581cat", "\u2581sat", "\u2581on", "\u2581a", "\u2581mat", "s", "ing")
 
 
 def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:
-    """Write a BERT whose file says how tokens are pooled (1: mean, 2: the first)."""
+    """Write a BERT whose file says how tokens are pooled (1: mean, 2: the first, 4: to a score)."""
     random = np.random.default_rng(seed)
     writer = GGUFWriter(path, "bert")
     writer.add_context_length(CONTEXT)
@@ -43,6 +44,10 @@ def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:
     add("position_embd.weight", CONTEXT, WIDTH)
     for suffix in ("weight", "bias"):
         add(f"token_embd_norm.{suffix}", WIDTH)
+    if pooling == RANK:
+        for name, rows in (("cls", WIDTH), ("cls.output", 1)):
+            add(f"{name}.weight", rows, WIDTH)
+            add(f"{name}.bias", rows)
     for layer in range(LAYERS):
         for role, rows, columns in (
             *((f"attn_{each}", WIDTH, WIDTH) for each in ("q", "k", "v", "output")),

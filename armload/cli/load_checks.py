@@ -5,7 +5,7 @@ from __future__ import annotations
 from armload.analysis.load.records import read_objectives
 from armload.cli.load_options import GENERATED, OF_STARTED, ON_BOARD, LoadOptions
 from armload.core.errors import UsageError
-from armload.serving.dialects.openai import OpenAiEmbeddings
+from armload.serving.dialects.registry import POOLED
 
 
 def check_combination(options: LoadOptions) -> LoadOptions:
@@ -22,7 +22,7 @@ def check_combination(options: LoadOptions) -> LoadOptions:
             "the highest rate.",
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
-    options = _check_embeddings(_check_varied(options))
+    options = _check_pooled(_check_varied(options))
     if options.data:
         options = options.refuse(
             ("stop_at_end",), "--data, whose answers always stop there", "Remove it."
@@ -77,17 +77,17 @@ def _check_varied(options: LoadOptions) -> LoadOptions:
     return options
 
 
-def _check_embeddings(options: LoadOptions) -> LoadOptions:
-    if options.dialect != OpenAiEmbeddings.name:
+def _check_pooled(options: LoadOptions) -> LoadOptions:
+    if options.dialect not in POOLED:
         return options
     options = options.refuse(
-        GENERATED, f"--dialect {OpenAiEmbeddings.name}, which generates no tokens", "Remove it."
+        GENERATED, f"--dialect {options.dialect}, which generates no tokens", "Remove it."
     )
     objectives = read_objectives(options.slo)
     if objectives and (objectives.ttft_s or objectives.tpot_s):
         if options.given(("slo",)):
             raise UsageError(
-                "--slo: an embedding has neither a first token nor a time per token.",
+                "--slo: an embedding or a ranking has neither a first token nor a time per token.",
                 "Use e2e, such as --slo e2e=500ms.",
             )
         options = options.without_usual(("slo",))

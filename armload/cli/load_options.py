@@ -187,6 +187,7 @@ class LoadOptions(
         "service": OF_STARTED,
         "data": ("stop_at_end",),
         "dialect=openai-embeddings": GENERATED,
+        "dialect=rerank": GENERATED,
     }
 
     board: Annotated[
@@ -233,7 +234,7 @@ class LoadOptions(
     dialect: Annotated[
         str,
         Option(
-            "openai, openai-chat, openai-embeddings, llama-server or llm-serving",
+            "openai, openai-chat, openai-embeddings, rerank, llama-server or llm-serving",
             usual="llama-server; with --url openai",
             heading="Service",
             harmless="anywhere",

@@ -17,7 +17,7 @@ from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
 from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages, repeat_seed
 from armload.serving.dialects.dialect import Dialect
-from armload.serving.dialects.openai import OpenAiEmbeddings
+from armload.serving.dialects.registry import POOLED
 from armload.serving.expected import (
     MOST_POINT_S,
     WARMUP_SHARE,
@@ -241,8 +241,8 @@ def target_on_board(
         ArmloadError: it cannot be served.
     """
     usual = None
-    if dialect.name == OpenAiEmbeddings.name:
-        usual = ServingPlan(embeddings="model")
+    if dialect.name in POOLED:
+        usual = ServingPlan(embeddings=POOLED[dialect.name])
         if plan is not None and plan.embeddings is None:
             plan = plan.model_copy(update={"embeddings": usual.embeddings})
     with served(request, model, plan, progress, usual=usual) as service:

@@ -138,6 +138,8 @@ def _is_known_speculation(speculate: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_names_a_device)]
+
+
 def _names_images(image: str) -> str:
     names = image.split(",")
     if not all(names):
@@ -354,6 +356,9 @@ class Computation(OptionGroup):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
+Pooling = Literal["model", "mean", "cls", "last", "rank"]
+"""How a text's tokens become one embedding, or with ``rank`` a score; ``model``: as in its file."""
+
 EngineChoice = Literal["llama.cpp", "dllama", "auto"]
 """What computes: llama.cpp, or distributed-llama, whose boards share every layer.
 
@@ -547,6 +552,7 @@ class Plan(Computation):
         """Whether a GPU, or a Vulkan driver in place of one, computes."""
         return self.device not in (None, CPU)
 
+    @property
     def images(self) -> tuple[Path, ...]:
         """The files that the model sees."""
         return tuple(Path(each).expanduser() for each in (self.image or "").split(",") if each)

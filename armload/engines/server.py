@@ -44,7 +44,7 @@ from armload.engines.speculation import (
     with_drafting,
 )
 from armload.engines.trace import Step, Weights, read_lines
-from armload.models.model import Model
+from armload.models.model import Model, check_pools
 from armload.models.projector import Projector
 from armload.models.tokens import check_draft
 
@@ -63,6 +63,10 @@ _MOST_CHECKPOINTS = 32
 def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
     """Return a plan with the context that each slot will have: llama.cpp rounds it up."""
     plan = plan or ServingPlan()
+    if plan.embeddings is not None:
+        check_pools(model, plan.embeddings, "--embeddings")
+        if model.ranks:
+            plan = plan.model_copy(update={"embeddings": "rank"})
     wanted = plan.context_tokens
     if "context_tokens" not in plan.model_fields_set:
         wanted = min(wanted, model.context_length)
@@ -377,8 +381,8 @@ class Serving(ModelEngine[ServingPlan]):
             projector = projector_payload(self.projector)
             words += media_words(projector, plan.image_max_tokens, context)
         if plan.embeddings is not None:
-            pooling = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
-            words += ["--embeddings", *pooling]
+            pooled = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
+            words += ["--reranking"] if plan.embeddings == "rank" else ["--embeddings", *pooled]
         words += [*self._memory_words(context), *self._spread_words(context)]
         if self._are_streamed(context):
             words.append("--no-warmup")  # it would read all weights once more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -21,6 +21,7 @@ from armload.engines.plan import (
     FlashAttention,
     KvType,
     MediaPath,
+    Pooling,
     Speculate,
     Temperature,
     Threads,
@@ -37,7 +38,6 @@ MOST_PARALLEL = 32
 """As the scorer's own limit of sequences."""
 
 Slots = Annotated[int, Field(ge=1, le=64)]
-Pooling = Literal["model", "mean", "cls", "last"]
 
 
 class ServiceSettings(Computation):
@@ -52,7 +52,8 @@ class ServiceSettings(Computation):
         micro_batch_tokens: tokens that go through the model at a time.
         prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
             the same words; 0 processes every prompt in full.
-        embeddings: answer ``/v1/embeddings``, and how tokens are pooled into one; none for not.
+        embeddings: answer ``/v1/embeddings``, and how tokens are pooled into one; ``rank`` answers
+            ``/v1/rerank`` instead; none for neither.
     """
 
     slots: Annotated[
@@ -87,7 +88,7 @@ class ServiceSettings(Computation):
         Pooling | None,
         Option(
             "answer /v1/embeddings, pooled as the model's file specifies (model), or by mean, cls "
-            "or last",
+            "or last; of a reranker, /v1/rerank (rank)",
             "POOLING",
             heading="Requests",
         ),

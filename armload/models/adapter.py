@@ -64,8 +64,12 @@ def choices_in(lora: str) -> tuple[AdapterChoice, ...]:
     found = []
     for entry in lora.split(","):
         file, colon, scale = entry.rpartition(":")
-        if not colon or not _is_number(scale):
+        if not colon or "/" in scale or scale.lower().endswith(".gguf"):  # names may have colons
             file, scale = entry, "1"
+        elif not _is_number(scale):
+            raise ValueError(
+                f"the scale {scale!a} is not a number: use FILE or FILE:SCALE, such as {file}:0.5"
+            )
         if not file:
             raise ValueError("an adapter is missing: use FILE or FILE:SCALE, separated by commas")
         if not 0 <= float(scale) <= MOST_SCALE:  # not a number compares as false, too

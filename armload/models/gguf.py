@@ -90,6 +90,7 @@ def outline_of(path: Path, header: Header) -> Model:
         expert_bytes_per_token=metadata.expert_bytes_per_token,
         prediction_layers=metadata.prediction_layers,
         purpose=metadata.purpose,
+        pooling=metadata.pooling,
         prompt=metadata.prompt,
         sha256="",
     )

@@ -67,8 +67,11 @@ EMBEDS = "computes embeddings"
 
 _DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
 _DRAFTS = frozenset({"dflash", "eagle3"})
-_RANKING = 4
-"""Of ``llama_pooling_type`` in ``llama.h``; 1 to 3 make embeddings."""
+RANKS = "ranks texts by how well they answer a query"
+"""The purpose of a reranker."""
+
+_POOLINGS: Mapping[object, str] = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+"""``llama_pooling_type`` of ``llama.h``; ``mean``, ``cls`` and ``last`` make embeddings."""
 
 _PROMPTS = {
     "armload word problems": (
@@ -295,14 +298,23 @@ class Metadata:
         return _PROMPTS.get(self.word("general.name"), "")
 
     @property
+    def pooling(self) -> str:
+        """How the file says that tokens become one embedding, or a score; empty where it does not.
+
+        In the words of llama.cpp's ``--pooling``.
+        """
+        value = self._metadata.get(f"{self.architecture}.pooling_type")
+        return _POOLINGS.get(value, "") if isinstance(value, int) else ""
+
+    @property
     def purpose(self) -> str:
         """What the model does instead of generating text; empty where it generates."""
+        if self.pooling == "rank":
+            return RANKS
         if self.architecture in _ENCODERS:
             return f"is an encoder, which {EMBEDS}"
-        if self._metadata.get(f"{self.architecture}.pooling_type") in {1, 2, 3}:
+        if self.pooling in ("mean", "cls", "last"):
             return EMBEDS
-        if self._metadata.get(f"{self.architecture}.pooling_type") == _RANKING:
-            return "ranks texts"
         if self.architecture in _DIFFUSION:
             return "writes by diffusion, which llama-completion and llama-server cannot do"
         if self.architecture in _DRAFTS:

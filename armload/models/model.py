@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from armload.core.errors import DataError
+from armload.core.errors import DataError, UsageError
 from armload.core.files import write_whole
 from armload.core.places import cache_folder
 from armload.core.progress import Progress
@@ -19,7 +19,7 @@ from armload.core.values import Value
 from armload.models.adapter import Adapter, identity_of
 from armload.models.context_memory import ContextMemory
 from armload.models.header import MAGIC, Header, check_whole, read_header
-from armload.models.metadata import EMBEDS
+from armload.models.metadata import EMBEDS, RANKS
 
 
 class ModelPart(Value):
@@ -62,6 +62,8 @@ class Model(Value):
         expert_bytes: of all of them.
         expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
         purpose: what it does instead of generating text; empty where it generates.
+        pooling: how its file says that tokens become one embedding, or a score: ``none``, ``mean``,
+            ``cls``, ``last`` or ``rank``; empty where it does not.
         prompt: what it is to answer where nobody says; empty for the usual text.
         adapters: with which it computes.
     """
@@ -86,6 +88,7 @@ class Model(Value):
     expert_bytes: int = 0
     expert_bytes_per_token: int = 0
     purpose: str = ""
+    pooling: str = ""
     prompt: str = ""
     prediction_layers: int = 0
     parts: tuple[ModelPart, ...] = ()
@@ -101,6 +104,16 @@ class Model(Value):
         return identity_of(self.sha256, self.adapters)
 
     @property
+    def ranks(self) -> bool:
+        """Whether it is a reranker."""
+        return self.purpose == RANKS
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it was made for embeddings."""
+        return self.purpose.endswith(EMBEDS)
+
+    @property
     def adapter_bytes(self) -> int:
         """Of the adapters' weights, all of which each token reads."""
         return sum(each.weights_bytes for each in self.adapters)
@@ -110,17 +123,45 @@ def check_generates(model: Model, *, or_embeds: bool = False) -> None:
     """Check that a model can do what armload measures.
 
     Args:
-        or_embeds: a model that computes embeddings will do, too.
+        or_embeds: a model that embeds or ranks texts will do, too.
     """
-    embeds = model.purpose.endswith(EMBEDS)
-    if model.purpose and not (or_embeds and embeds):
-        served = (
-            " For its embeddings: armload serve --model FILE --embeddings model" if embeds else ""
-        )
+    pools = model.embeds or model.ranks
+    if model.purpose and not (or_embeds and pools):
+        what = "rankings" if model.ranks else "embeddings"
+        others = f" For its {what}: armload serve --model FILE --embeddings model" if pools else ""
         raise DataError(
             f"{model.path}: this model ({model.architecture}) does not generate text: it "
             f"{model.purpose}.",
-            f"Give a model that generates text.{served}",
+            f"Give a model that generates text.{others}",
+        )
+
+
+def check_pools(model: Model, pooling: str, option: str) -> None:
+    """Check that a model can make embeddings, or scores, in a way.
+
+    Args:
+        pooling: ``model`` for the one in its file, or one of llama.cpp's.
+        option: that says it.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if model.ranks:
+        if pooling not in ("model", "rank"):
+            raise UsageError(
+                f"{option} {pooling}: {model.name} is a reranker, which gives scores and no "
+                "embeddings.",
+                f"Use {option} rank.",
+            )
+    elif pooling == "rank":
+        raise UsageError(
+            f"{option} rank: {model.name} is not a reranker: its file has no pooling of that type.",
+            "Use a reranker, such as bge-reranker-v2-m3.",
+        )
+    elif pooling == "model" and model.pooling in ("", "none"):
+        raise UsageError(
+            f"{option} model: the file of {model.name} specifies no pooling.",
+            f"Use {option} mean, or {option} last.",
         )
 
 

@@ -49,6 +49,8 @@ def _rows(summary: ModelSummary) -> list[tuple[str, str | Text]]:
         ("missing", format_bytes(summary.missing_bytes) if summary.missing_bytes else ""),
         ("name", summary.title),
         ("architecture", summary.architecture),
+        ("purpose", summary.purpose),
+        ("pooling", summary.pooling),
         ("parameters", weights),
         ("layers", f"{summary.layers} of width {summary.width:,}{inner}"),
         ("for MTP", mtp and f"the last {mtp}, not used for plain decoding"),

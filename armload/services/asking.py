@@ -24,7 +24,7 @@ from armload.services.version import (
     ServiceVersion,
 )
 from armload.serving.dialects.dialect import CompletionRequest, Dialect
-from armload.serving.dialects.openai import OpenAi, OpenAiEmbeddings
+from armload.serving.dialects.openai import OpenAi, OpenAiEmbeddings, Rerank
 from armload.serving.readiness import answer_alone
 from armload.serving.target import LoadTarget
 
@@ -181,8 +181,11 @@ def _check_keys(url: str, board: str) -> None:
 
 
 def _asked(url: str, key: str, model: InstalledModel, board: str) -> AnsweredSpeed:
-    embeds = model.plan.embeddings is not None
-    dialect: Dialect = OpenAiEmbeddings() if embeds else OpenAi()
+    pooling = model.plan.embeddings
+    embeds = pooling is not None
+    dialect: Dialect = OpenAi()
+    if embeds:
+        dialect = Rerank() if pooling == "rank" else OpenAiEmbeddings()
     target = LoadTarget(url=url, api_key=key, model=model.alias, dialect=dialect, board=board)
     words = {} if embeds else {"extra_body": {"cache_prompt": False}}
     request = CompletionRequest(prompt=_PROMPT, max_tokens=_TOKENS, ignores_end=not embeds, **words)

@@ -121,7 +121,7 @@ def _misfit(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
         return UsageError(
             f"{target.url}: the service does not support this: {record.error}",
             "For embeddings, serve the model with --embeddings model, or with --embeddings mean if "
-            "its file specifies no pooling.",
+            "its file specifies no pooling; for rankings, serve a reranker with --embeddings rank.",
         )
     if record.outcome == "timeout":
         return RunError(

@@ -23,6 +23,7 @@ LONGEST = 1_000_000
 
 _FORMS = (
     'Each line must be like {"prompt": "...", "max_tokens": 64}, {"messages": [...]}, '
+    '{"query": "...", "documents": ["...", ...]}, '
     '{"instruction": "...", "input": "...", "output": "..."}, or {"conversations": [{"from": '
     '"human", "value": "..."}, ...]}.'
 )
@@ -32,6 +33,7 @@ _SPACES = " \t\r\n"
 RESERVED = frozenset(
     (
         *("prompt", "messages", "input", "inputs", "model", "max_tokens", "max_completion_tokens"),
+        *("query", "documents"),
         *("n_predict", "max_new_tokens", "n", "stream", "stream_options", "encoding_format"),
         *("tools", "tool_choice", "response_format", "json_schema", "return_full_text"),
     )
@@ -75,6 +77,8 @@ class _Line(Value):
     # A request as a person writes it, in OpenAI's words.
     prompt: str = ""
     messages: tuple[ChatMessage, ...] = ()
+    query: str = ""
+    documents: tuple[str, ...] = ()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     temperature: float | None = None
@@ -106,7 +110,8 @@ def requests_of(
 ) -> Iterator[CompletionRequest]:
     """Yield the requests of a file; those after the last that is needed are not read.
 
-    An item has ``prompt``, or ``messages`` of a chat, and may have ``max_tokens``, sampling
+    An item has ``prompt``, or ``messages`` of a chat, or ``query`` and ``documents`` to be ranked,
+    and may have ``max_tokens``, sampling
     parameters, ``tools``, ``response_format``, and other keys in ``extra_body``. Or it is one of
     Alpaca's: the prompt is ``instruction:input``. Or one of ShareGPT's: the prompt is the first
     message of the human that was answered; a conversation without one is left out. The limit of
@@ -246,8 +251,13 @@ def _request(
         line = _Line.model_validate(item)
     except ValidationError as error:
         raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
-    if bool(line.prompt) == bool(line.messages):
-        raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
+    if bool(line.query) != bool(line.documents):
+        raise DataError(f"{where}: must have both query and documents, or neither.", _FORMS)
+    if line.query and not (line.prompt or line.messages):
+        lines = (" ".join(each.split()) for each in (line.query, *line.documents))
+        line = line.model_copy(update={"prompt": "\n".join(lines)})
+    elif line.query or bool(line.prompt) == bool(line.messages):
+        raise DataError(f"{where}: must have either prompt or messages, or query.", _FORMS)
     given = line.max_completion_tokens if line.max_tokens is None else line.max_tokens
     limit = draw() if draw else DEFAULT_LIMIT if given is None else given
     if not 1 <= limit <= LONGEST:

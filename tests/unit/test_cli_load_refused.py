@@ -30,7 +30,7 @@ from tests.stub_service import stub_service
         ({"find_rate": True, "slo": "ttft=1s", "stages": "1:9"}, "cannot be combined with"),
         (
             {"rate": "1", "dialect": "openai-embeddings", "slo": "ttft=1s"},
-            "an embedding has neither a first token nor a time per token",
+            "an embedding or a ranking has neither a first token nor a time per token",
         ),
         (
             {"rate": "1", "dialect": "openai-embeddings", "n_predict": "8"},

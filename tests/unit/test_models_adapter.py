@@ -41,6 +41,7 @@ def adapted(base: Path, *files: Path, scale: float = 1.0) -> Model:
         ("a.gguf:0.5,b.gguf", [("a.gguf", 0.5), ("b.gguf", 1.0)]),
         ("a:b.gguf:0", [("a:b.gguf", 0.0)]),
         ("a:b.gguf", [("a:b.gguf", 1.0)]),
+        ("a:b/c.lora", [("a:b/c.lora", 1.0)]),
     ],
 )
 def test_adapters_are_listed_with_their_scales(typed: str, found: list[tuple[str, float]]) -> None:

@@ -91,7 +91,8 @@ class Metrics(Value):
             later turns depend on answers.
         requests_per_s, output_tokens_per_s: successful requests, and tokens that they generated,
             in each second of the duration; tokens of abandoned answers count, too.
-        embedded: how many of the successful answers are embeddings, which have no first token.
+        embedded: how many of the successful answers are embeddings or rankings, which have no first
+            token.
         prompt_tokens, output_tokens: sums, by the server's count; none where it gives none.
         prompt_tokens_per_s: of successful requests, in each second of the duration.
         from_scheduled: what a user has waited.

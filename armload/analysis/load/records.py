@@ -160,7 +160,7 @@ class RequestRecord(Value):
         is_truncated: the server says that the slot's context was full.
         ignored_lines: of the stream, which were not of its format.
         timings: the server's own.
-        dimensions: of an embedding; none of an answer in words.
+        dimensions: of an embedding, or how many texts were ranked; none of an answer in words.
         prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came, with the thoughts and tool calls in it.
         content: of the text, without those; none where it has none of them.

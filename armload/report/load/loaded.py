@@ -103,8 +103,8 @@ class LoadView:
         said = []
         if self.is_of_embeddings:
             said.append(
-                "Embeddings have neither a first token nor a time per token: the time is to the "
-                "answer."
+                "Embeddings and rankings have neither a first token nor a time per token: the time "
+                "is to the answer."
             )
         if self.is_staged:
             left = ", and requests of one stage may still be served in the next"

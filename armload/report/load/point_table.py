@@ -82,7 +82,7 @@ _LATENCIES: dict[str, Callable[[Metrics], Distribution | None]] = {
     "per token": lambda metrics: metrics.tpot,
     "end to end": lambda metrics: metrics.from_scheduled.e2e,
 }
-_OF_EMBEDDINGS = {"embedding": _LATENCIES["end to end"]}
+_OF_EMBEDDINGS = {"answer": _LATENCIES["end to end"]}
 _ENERGY: tuple[Column[AssessedPoint], ...] = (
     Column(
         heading="energy",

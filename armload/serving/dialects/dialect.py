@@ -179,7 +179,7 @@ class Event:
         timings: the server's own.
         error: what went wrong; ends the request.
         is_whole: ``text`` repeats the whole answer, and adds nothing.
-        dimensions: of the embedding that is the answer.
+        dimensions: of the embedding that is the answer, or the number of texts that it ranks.
     """
 
     text: str = ""

@@ -1,4 +1,4 @@
-"""OpenAI's completions, chats and embeddings, also of vLLM, SGLang and llama-server."""
+"""OpenAI's completions, chats and embeddings, and rankings, also of vLLM and llama-server."""
 
 from __future__ import annotations
 
@@ -177,6 +177,36 @@ class OpenAiEmbeddings:
         usage = content.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         return Event(dimensions=len(numbers), prompt_tokens=tokens)
+
+
+class Rerank:
+    """Scores of texts for a query, as llama-server, vLLM, Jina and Cohere answer.
+
+    The first line of a prompt is the query, every further one a text. Of a prompt of one line, the
+    first quarter of the words is the query, and the others are the text.
+    """
+
+    name = "rerank"
+    path = "/v1/rerank"
+    is_streamed = False
+
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
+        query, *documents = text_alone(request, self.name).split("\n")
+        if not documents:
+            words = query.split()
+            at = max(1, len(words) // 4)
+            query, documents = " ".join(words[:at]), [" ".join(words[at:]) or query]
+        return {"model": model, "query": query, "documents": documents, **request.extra_body}
+
+    def event(self, content: dict[str, Any]) -> Event:
+        if error := error_in(content):
+            return Event(error=error)
+        scores = [each["relevance_score"] for each in content["results"]]
+        if not (scores and all(map(_is_number, scores))):
+            raise ValueError("a ranking is not a list of scores")
+        usage = content.get("usage")
+        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        return Event(dimensions=len(scores), prompt_tokens=tokens)
 
 
 def _is_number(value: object) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from armload.core.errors import UsageError
+from armload.engines.plan import Pooling
 from armload.serving.dialects.dialect import (
     CompletionRequest,
     Dialect,
@@ -17,7 +19,7 @@ from armload.serving.dialects.dialect import (
     text_alone,
     text_of,
 )
-from armload.serving.dialects.openai import OpenAi, OpenAiChat, OpenAiEmbeddings
+from armload.serving.dialects.openai import OpenAi, OpenAiChat, OpenAiEmbeddings, Rerank
 from armload.serving.front.llm_serving import FAILURES
 
 
@@ -102,9 +104,13 @@ DIALECTS: tuple[Dialect, ...] = (
     OpenAi(),
     OpenAiChat(),
     OpenAiEmbeddings(),
+    Rerank(),
     LlamaServer(),
     LlmServing(),
 )
+
+POOLED: Mapping[str, Pooling] = {OpenAiEmbeddings.name: "model", Rerank.name: "rank"}
+"""Dialects whose answers have no tokens, and how a model is served for each."""
 
 
 def dialect_named(name: str) -> Dialect:

@@ -29,8 +29,8 @@ from armload.serving.readiness import answer_alone
 from armload.serving.target import LoadTarget
 
 _LOOK_EVERY_S = 1.0
-_BEGINS_WITHIN_S = 60
-"""From the start of its unit, until the supervisor has noted anything."""
+_BEGINS_WITHIN_S = 60 + 300
+"""Until the supervisor has noted the start: as long as the version before may finish requests."""
 
 _PROMPT = "Once upon a time"
 _TOKENS, _REQUESTS = 16, 5

@@ -39,9 +39,9 @@ def service(tmp_path: Path) -> Iterator[ServiceFolder]:
     made.close()
 
 
-def begin(service: ServiceFolder, *names: str, **settings: object) -> None:
+def begin(service: ServiceFolder, *names: str, load_s: float = 0.0, **settings: object) -> None:
     for name in names:
-        service.behind(name, **settings)
+        service.behind(name, load_s, **settings)
     service.use(names[0])
     service.start()
     service.waits_for(state="ready")

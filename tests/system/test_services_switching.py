@@ -358,6 +358,7 @@ def test_loading_is_waited_for_as_long_as_its_supervisor_does(
     board: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_BEGINS_WITHIN_S", 0)
+    monkeypatch.setattr(asking, "_FINISHES_WITHIN_S", 0)
     monkeypatch.setattr(ServiceVersion, "load_limit_s", 1)
     board.add("a", "echo reading; exec sleep 1000")
     board.notes("a")

@@ -31,6 +31,42 @@ http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Answers).serve_
 """
 
 
+_BEHIND = """
+import http.server, os, socketserver, sys, time
+class Answers(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.path == "/health":
+            return self.answer(b"ok")
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(int(self.path.rpartition("/")[2])):
+            text = f"{sys.argv[1]} {number}\\n".encode()
+            self.wfile.write(f"{len(text):x}\\r\\n".encode() + text + b"\\r\\n")
+            time.sleep(0.1)
+        self.wfile.write(b"0\\r\\n\\r\\n")
+    def do_POST(self):
+        self.answer(self.rfile.read(int(self.headers["Content-Length"])))
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Version", sys.argv[1])
+        self.send_header("X-Connection", ",".join(self.headers.get_all("Connection") or []))
+        self.end_headers()
+        self.wfile.write(body)
+    def address_string(self):
+        return "-"
+    def log_message(self, form, *values):
+        pass
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+time.sleep(float(sys.argv[2]))
+Server("private/server.sock", Answers).serve_forever()
+"""
+
+
 class ServiceFolder:
     """Versions of a service, and ``supervise`` with its words.
 
@@ -63,6 +99,15 @@ class ServiceFolder:
         address = str(settings.get("address", "127.0.0.1"))
         words = [sys.executable, "-S", "-c", _SERVER, address, str(self.port)]
         self.version(name, f"exec {join(words)}", **settings)
+
+    def behind(self, name: str, load_s: float = 0.0, **settings: object) -> None:
+        """Write a version whose port is held for it.
+
+        It sends bodies back, and its name so many times as a path says, each after a tenth of a
+        second.
+        """
+        words = [sys.executable, "-S", "-c", _BEHIND, name, str(load_s)]
+        self.version(name, f"exec {join(words)}", **{"listen": "127.0.0.1", **settings})
 
     def use(self, name: str) -> None:
         (self.folder / "version").write_text(f"{name}\n")

@@ -63,6 +63,12 @@ def offers(program: Path, option: str) -> bool:
         return data.find(b"\0" + option.encode() + b"\0") >= 0
 
 
+def mentions(program: Path, words: str) -> bool:
+    """Tell whether a llama.cpp program's help has some words, as of what an option takes."""
+    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(words.encode()) >= 0
+
+
 def least_context_tokens(plan: Plan) -> int:
     """Return the tokens that a context holds at least; a text is one token or more."""
     return plan.depth_tokens + (plan.prompt_tokens or 1) + plan.n_predict

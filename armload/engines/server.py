@@ -22,6 +22,7 @@ from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
     check_architecture,
     if_offered,
+    mentions,
     offers,
     settings_words,
 )
@@ -134,6 +135,7 @@ _CLOSED = "none"
 """Allowed origin that no browser sends."""
 
 _TIMEOUT_S = 600
+_SOCKETS = "UNIX socket"
 _SEVERAL_HOSTS = "IP addresses to listen on"
 
 
@@ -142,12 +144,15 @@ class ServerAddress(Value):
 
     Attributes:
         addresses: of the board.
+        behind: where it listens instead, while its supervisor holds the port at the addresses: the
+            path of a socket; empty for nothing.
         port: 0 for any free one, which its log says.
         key_file: on the board, holds the keys of which a request shows one.
         sleep_idle_s: without a request for so long, it frees the model's memory; none for never.
     """
 
     addresses: tuple[str, ...] = (LOOPBACK,)
+    behind: str = ""
     port: int = 0
     key_file: PurePosixPath
     sleep_idle_s: int | None = None
@@ -161,12 +166,14 @@ class ServerAddress(Value):
         Raises:
             UsageError: the program is too old for one of them.
         """
-        if len(self.addresses) > 1 and not offers(program, _SEVERAL_HOSTS):
+        is_behind = self.is_behind(program)
+        if len(self.addresses) > 1 and not is_behind and not mentions(program, _SEVERAL_HOSTS):
             raise UsageError(
                 "This release of llama.cpp listens on one address only.",
                 "Omit --source, or --listen 0.0.0.0 with a firewall.",
             )
-        words = ["--host", ",".join(self.addresses), "--port", str(self.port)]
+        host = self.behind if is_behind else ",".join(self.addresses)
+        words = ["--host", host, "--port", str(self.port)]
         words += [_KEY_FILE, str(self.key_file)]
         words += if_offered(program, "--cors-origins", _CLOSED)
         words += if_offered(program, "--timeout", str(_TIMEOUT_S))
@@ -180,6 +187,10 @@ class ServerAddress(Value):
                 )
             words += ["--sleep-idle-seconds", str(self.sleep_idle_s)]
         return words
+
+    def is_behind(self, program: Path) -> bool:
+        """Say whether a program listens on the socket."""
+        return bool(self.behind) and mentions(program, _SOCKETS)
 
 
 def program_words(program: Path) -> list[str]:

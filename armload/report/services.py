@@ -180,10 +180,11 @@ class UpdatedOnBoards(BoardsResult[UpdatedService]):
     def view(self) -> Iterable[Part]:
         for done in self.done.values():
             record = done.record
+            silent = f"nothing answered for {format_seconds(done.silent_s)}"
             yield (
                 f"{done.board}: {record.service} now serves {record.names} (version {record.id}). "
-                f"It was tried {_TRIED[done.tried]}; during the switch nothing answered for "
-                f"{format_seconds(done.silent_s)}."
+                f"It was tried {_TRIED[done.tried]}; during the switch "
+                f"{silent if done.silent_s else 'it answered all the time'}."
             )
             yield from (Prose(each.sentence) for each in done.changes)
             yield from (Prose(note) for note in done.notes)

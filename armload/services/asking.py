@@ -30,7 +30,10 @@ from armload.serving.target import LoadTarget
 
 _LOOK_EVERY_S = 1.0
 _BEGINS_WITHIN_S = 60
-"""From the start of its unit, until the supervisor has noted anything."""
+"""From the start of its unit, until there is a supervisor."""
+
+_FINISHES_WITHIN_S = 300
+"""A supervisor lets a version finish its requests before it starts the next one."""
 
 _PROMPT = "Once upon a time"
 _TOKENS, _REQUESTS = 16, 5
@@ -58,6 +61,7 @@ def wait_until_ready(
             supervisor would let it; says what it wrote last.
     """
     began_s = time.monotonic()
+    most_s = _BEGINS_WITHIN_S + _FINISHES_WITHIN_S
     with progress.step(f"Starting {layout.name} on {host.name}") as step:
         while True:
             now = with_retries(lambda: service_at(host, layout))
@@ -72,7 +76,7 @@ def wait_until_ready(
             if now is None or state is None or not is_its or state.is_same_start(before):
                 if state is not None and state.fell_back is not None and state.is_news(before):
                     raise _failed(host, layout, f"it fell back: {state.fell_back.why}")
-                if waited_s > _BEGINS_WITHIN_S:
+                if waited_s > (_BEGINS_WITHIN_S if state is None else most_s):
                     raise _failed(host, layout, "its unit did not start it")
             elif state.state == "ready":
                 return now
@@ -80,7 +84,7 @@ def wait_until_ready(
                 raise _failed(host, layout, state.last_end.what)
             elif state.state in ("failed", "stopped"):
                 raise _failed(host, layout, state.state)
-            elif waited_s > _BEGINS_WITHIN_S + (now.record.load_limit_s if now.record else 0):
+            elif waited_s > most_s + (now.record.load_limit_s if now.record else 0):
                 raise _failed(host, layout, f"{state.state} for {format_seconds(waited_s)}")
             step.update(0, note="loading the model")
             time.sleep(_LOOK_EVERY_S)

@@ -23,7 +23,7 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.perception import projector_record
-from armload.engines.server import SERVER, ServerAddress, Serving, plan_for
+from armload.engines.server import LOOPBACK, SERVER, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.adapter_file import with_adapters
@@ -50,6 +50,9 @@ ENVIRONMENT_VARIABLE = "ARMLOAD_OWN_ENVIRONMENT"
 LOG_BYTES = 4 << 20
 _OOM_SCORE_ADJ = 500
 """The kernel ends the service before a shell or an SSH server."""
+
+_BEHIND = "private/server.sock"
+"""Where a server listens whose port is held by its supervisor, in the folder of that."""
 
 _MEMORY_MARGIN, _MEMORY_MORE_BYTES = 1.25, 64 << 20
 _MOST_OF_MEMORY = 0.95
@@ -95,12 +98,14 @@ class MadeVersion:
         files: of its folder, by name.
         supervise: the supervisor on the board.
         notes: what the forecast says, in sentences.
+        holds_port: the supervisor does, and requests wait while it starts a version.
     """
 
     record: ServiceVersion
     files: Mapping[str, str]
     supervise: PurePosixPath
     notes: tuple[str, ...]
+    holds_port: bool
 
 
 def make_version(
@@ -134,6 +139,7 @@ def make_version(
     check_folder(board, found)
     address = ServerAddress(
         addresses=listening.addresses,
+        behind=_BEHIND,
         port=listening.port,
         key_file=layout.keys,
         sleep_idle_s=wanted.sleep_idle_s,
@@ -223,9 +229,12 @@ def make_version(
         init=init,
     )
     files = _files(engines, context, record, layout, address)
-    files["supervisor"] = supervisor_lines(record, ids)
+    holds_port = address.is_behind(where.binaries[SERVER].path)
+    files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port)
     notes = _switch_note(forecasts) if most_loaded < len(engines) else ()
-    return MadeVersion(record=record, files=files, supervise=supervise, notes=notes)
+    return MadeVersion(
+        record=record, files=files, supervise=supervise, notes=notes, holds_port=holds_port
+    )
 
 
 def check_known(
@@ -395,6 +404,7 @@ def _files(
             "before": list(command[:at]),
             "port": record.listening.port,
             "after": list(command[at + 2 :]),
+            "holds_port": address.is_behind(engines[0].binary.path),
         },
     )
     files["uses"] = "".join(f"{each}\n" for each in record.uses)
@@ -402,12 +412,18 @@ def _files(
 
 
 def supervisor_lines(
-    record: ServiceVersion, ids: UserIds | None, *, port: int | None = None, failures: int = 8
+    record: ServiceVersion,
+    ids: UserIds | None,
+    *,
+    holds_port: bool,
+    port: int | None = None,
+    failures: int = 8,
 ) -> str:
     """Return what the supervisor is told of a version.
 
     Args:
         ids: of the user that it has to become; none where it is that already.
+        holds_port: of the server, which listens behind it.
         port: that it listens on; none for that of the record.
         failures: in a row, after which it is given up.
     """
@@ -420,6 +436,8 @@ def supervisor_lines(
         "load_s": record.load_limit_s,
         "health": "yes",
     }
+    if holds_port:
+        own["listen"] = ",".join(record.listening.addresses if port is None else [LOOPBACK])
     if record.memory_limit_bytes is not None:
         own["memory_limit_bytes"] = record.memory_limit_bytes
     if ids is not None:

@@ -42,6 +42,9 @@ class SupervisorState(BaseModel):
     """What the supervisor has noted last; times are in seconds since the boot.
 
     A later supervisor may note more.
+
+    Attributes:
+        beside: a version that runs beside this one has requests, or may get some.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,6 +59,7 @@ class SupervisorState(BaseModel):
     restarts: Count = 0
     last_end: LastEnd | None = None
     fell_back: FellBack | None = None
+    beside: bool = False
     log_dropped_bytes: Count = 0
     memory_bytes: Count | None = None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Literal, NamedTuple
 
 from armload.boards.ports import free_port
@@ -49,6 +50,9 @@ from armload.services.switching import (
 from armload.services.users import UserIds, ensure_user, hand_over
 from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
 
+_FINISHES_WITHIN_S = 300.0
+"""Requests that the new version has got beside the old one."""
+
 
 class UpdatedService(Value):
     """A service whose new version is in force, and answers.
@@ -58,7 +62,7 @@ class UpdatedService(Value):
         tried: whether the new version ran beside the old one first, or in its place.
         speeds: of the new version.
         changes: against the old one; empty where that was never measured.
-        silent_s: how long nothing answered during the switch.
+        silent_s: how long nothing answered during the switch; requests may have waited for it.
         notes: what is to be known of it, in sentences.
     """
 
@@ -194,13 +198,13 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
     version_id = made.record.id
     is_beside = _fits_beside(change)
     changes: tuple[SpeedChange, ...] = ()
-    is_switched = False
+    is_switched, trying = False, ExitStack()
     try:
         write_version(host, layout, version_id, made.files)
         if service.unit.user:
             hand_over(host, *service.chosen, service.unit)
         if is_beside:
-            changes = _tried(change)
+            changes = trying.enter_context(_tried(change))
         else:
             progress.say(
                 f"{host.name}: there is no memory for both versions at a time; the service pauses "
@@ -210,11 +214,17 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         is_other_run = script.encode() != host.run(f"cat {quote(layout.run)}").stdout
         if is_other_run:
             write_run(host, layout, script, made.supervise)
+        stays = is_beside and made.holds_port and not is_other_run and _fits_beside(change)
+        if not stays:
+            trying.close()
         is_switched = True
         began_s = time.monotonic()
         put_on_trial(service, version_id, confirmed=old.id, by_init=is_other_run)
         wait_until_ready(host, layout, version_id, progress, service.state.state)
-        silent_s = time.monotonic() - began_s
+        silent_s = 0.0 if stays else time.monotonic() - began_s
+        if stays:
+            _finish_beside(change)
+            trying.close()
         speeds = ask(host, layout, made.record, change.key, progress)
         if not is_beside:
             changes = _compared(change, speeds)
@@ -223,7 +233,8 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         kept = [each for each in service.state.kept if each not in (old.id, version_id)]
         switch(host, layout, version_id, former=old.id, confirmed=True, removed=kept)
     except BaseException:
-        _undo(change, is_switched=is_switched)
+        with trying:
+            _undo(change, is_switched=is_switched)
         raise
     unit = unit_of(layout, made.record)
     kept_unit = install_unit(host, *service.chosen, unit, overwrite=overwrite) == "kept"
@@ -251,15 +262,21 @@ def _fits_beside(change: _Change) -> bool:
     return not is_streamed and sum(needs[: record.most_loaded]) <= BoardMemory.of(now).free_bytes
 
 
-def _tried(change: _Change) -> tuple[SpeedChange, ...]:
-    """Start the new version on another port beside the old one, and compare its answers."""
+@contextmanager
+def _tried(change: _Change) -> Iterator[tuple[SpeedChange, ...]]:
+    """Run the new version beside the old one within the block, and compare its answers.
+
+    It is on another port; while a supervisor changes versions, that passes requests on to it.
+    """
     service, made = change.service, change.made
     host, layout = service.host, service.layout
     trying, record = layout.trying, made.record
     port = free_port(host)
     files = {
         "start": f"#!/bin/sh\nPORT={port:d} exec sh {quote(layout.version(record.id) / 'start')}\n",
-        "supervisor": supervisor_lines(record, change.ids, port=port, failures=1),
+        "supervisor": supervisor_lines(
+            record, change.ids, holds_port=made.holds_port, port=port, failures=1
+        ),
     }
     start = render("service/by_hand.sh.j2", {"folder": trying.folder, "word": "start"})
     if change.ids is not None:
@@ -269,13 +286,25 @@ def _tried(change: _Change) -> tuple[SpeedChange, ...]:
         write_version(host, trying, record.id, files)
         write_run(host, trying, run_script(made, trying), made.supervise)
         switch(host, trying, record.id)
+        if service.unit.user:
+            hand_over(host, *service.chosen, service.unit)
         if host.run(start).status != 0:
             raise RunError(f"{host.name}: the new version cannot be started.")
         wait_until_ready(host, trying, record.id, change.progress)
         speeds = ask(host, trying, record, change.key, change.progress, port=port)
-        return _compared(change, speeds)
+        yield _compared(change, speeds)
     finally:
         end_trying(host, service.chosen.facts, layout)
+
+
+def _finish_beside(change: _Change) -> None:
+    """Wait until the version beside has answered what it was asked while there was no other."""
+    until_s = time.monotonic() + _FINISHES_WITHIN_S
+    while time.monotonic() < until_s:
+        state = change.service.look().state
+        if state is None or not state.beside:
+            return
+        time.sleep(1)
 
 
 def _compared(change: _Change, speeds: AnsweredSpeeds) -> tuple[SpeedChange, ...]:
@@ -289,6 +318,7 @@ def _undo(change: _Change, *, is_switched: bool) -> None:
     if is_switched and not take_back(service, service.record.id, change.progress):
         return
     try:
+        _finish_beside(change)
         delete_folder(service.host, service.layout.version(change.made.record.id))
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."

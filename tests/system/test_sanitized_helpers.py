@@ -8,12 +8,14 @@ import os
 import signal
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.supervised import ServiceFolder
 from tests.system.sanitized import Sanitized, helpers
+from tests.system.test_supervise_pass import posted, streamed
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.exhaustive(
@@ -226,4 +228,47 @@ def test_a_service_is_kept_running(built: Sanitized, tmp_path: Path) -> None:
             assert built.ended(service.start(environment)).status in (69, 78)
         assert built.runs(built.words("supervise")).status == 2
     finally:
+        service.close()
+
+
+def test_connections_are_passed_on(built: Sanitized, tmp_path: Path) -> None:
+    service = ServiceFolder(tmp_path / "service", built.words("supervise"))
+    for name in ("a", "b"):
+        service.behind(name, listen="127.0.0.1,::1", drain_s=2, failures=3)
+    service.use("a")
+    silent = []
+    try:
+        process = service.start(built.environment())
+        service.waits_for(state="ready")
+        for odd in (
+            *(
+                b"",
+                b"\n",
+                b"\r\n\r\n",
+                b"GET\r\nConnection:\r\n\r\n",
+                b"GET / HTTP/1.1\r\n\r\n" * 900,
+            ),
+            *(b"x" * 16_384, os.urandom(100_000), b"x" * 16_348 + b"\r\n\r\n"),
+        ):
+            with socket.create_connection(("::1", service.port)) as line:
+                line.sendall(odd)
+        silent = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(150)]
+        body = os.urandom(1_000_000)
+        with ThreadPoolExecutor(4) as pool:
+            passed = [pool.submit(posted, service, body) for _ in range(8)]
+            long = pool.submit(streamed, service, 1000)
+            wait_until(lambda: all(each.done() for each in passed), process)
+            service.use("b")
+            process.send_signal(signal.SIGHUP)
+            service.waits_for(state="ready", version="b")
+            os.kill(service.state()["child"], signal.SIGKILL)
+            service.waits_for(restarts=1)
+            passed += [pool.submit(posted, service, body) for _ in range(8)]
+            assert all(each.result()[1] == body for each in passed)
+            assert long.exception() is not None
+        process.terminate()
+        assert built.ended(process).status == 0
+    finally:
+        for each in silent:
+            each.close()
         service.close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -21,17 +24,19 @@ from armload.build.target import machine_architecture
 from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.shell import join, quote, render
-from armload.services import asking
+from armload.services import asking, updating
 from armload.services.asking import wait_until_ready
 from armload.services.folder import switch
 from armload.services.init_systems import Cron
+from armload.services.making import MadeVersion
 from armload.services.reaching import ReachedService
 from armload.services.setting_up import BoardInit, unit_of
 from armload.services.state import installed_service
 from armload.services.switching import put_on_trial, rolled_back, settled
-from armload.services.version import ServiceLayout, ServiceVersion
+from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
 from tests.golden.results import value
 from tests.supervised import ServiceFolder, is_gone
+from tests.system.test_supervise_pass import posted, streamed
 from tests.waiting import wait_until
 
 RECORD = value("installed", dict)["record"]
@@ -90,7 +95,9 @@ class Kitchen:
         self.layout = ServiceLayout(workdir=PurePosixPath(workdir), name="tutor")
         folder = Path(self.layout.folder)
         folder.parent.mkdir(parents=True)
-        program = str(helper(SUPERVISE, architecture=machine_architecture()).path)
+        program = str(workdir / "bin" / "0123456789ab" / "supervise")
+        Path(program).parent.mkdir(parents=True)
+        shutil.copy(helper(SUPERVISE, architecture=machine_architecture()).path, program)
         self.versions = ServiceFolder(folder, [program])
         values = {"name": "tutor", "supervise": program, "folder": self.layout.folder}
         (folder / "run").write_text(render("service/run.sh.j2", values))
@@ -105,6 +112,21 @@ class Kitchen:
         record = {**RECORD, "id": name, "service": "tutor", "init": "cron"}
         path = self.versions.folder / "versions" / name / "service.json"
         path.write_text(json.dumps(record) + "\n")
+
+    def made(self, name: str, load_s: float) -> MadeVersion:
+        """Return a version as an update makes it; the supervisor holds its port."""
+        place = self.versions.folder / "versions" / name
+        self.versions.behind(name, load_s, failures=2)
+        files = {each.name: each.read_text() for each in place.iterdir()}
+        shutil.rmtree(place)
+        record = {**RECORD, "id": name, "service": "tutor", "init": "cron"}
+        return MadeVersion(
+            record=ServiceVersion.model_validate(record),
+            files={**files, "service.json": json.dumps(record) + "\n"},
+            supervise=PurePosixPath(self.versions.words[0]),
+            notes=(),
+            holds_port=True,
+        )
 
     def notes(self, version: str, former: str = "", trial: str = "") -> None:
         for name, text in (("version", version), ("former", former), ("trial", trial)):
@@ -337,6 +359,7 @@ def test_loading_is_waited_for_as_long_as_its_supervisor_does(
     board: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_BEGINS_WITHIN_S", 0)
+    monkeypatch.setattr(asking, "_FINISHES_WITHIN_S", 0)
     monkeypatch.setattr(ServiceVersion, "load_limit_s", 1)
     board.add("a", "echo reading; exec sleep 1000")
     board.notes("a")
@@ -372,3 +395,57 @@ def test_a_server_that_ends_in_mid_answer_is_told_with_its_last_words(board: Kit
     record = board.reached().record
     with pytest.raises(RunError, match=r"server ended: exit 3\. It wrote last:\n(.*\n)*  .*luck"):
         asking.ask(board.host, board.layout, record, "key", board.progress, board.versions.port)
+
+
+@pytest.mark.parametrize("fault", ["", "too slow", "interrupted"])
+def test_an_update_beside_the_old_version_loses_no_request(
+    board: Kitchen, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    speeds = AnsweredSpeeds(models=())
+    asked = []
+
+    def ask(*_: object, port: int | None = None) -> AnsweredSpeeds:
+        asked.append(port)
+        if (fault == "too slow" and port) or (fault == "interrupted" and not port):
+            raise RunError("It cannot go on.")
+        return speeds
+
+    monkeypatch.setattr(updating, "ask", ask)
+    monkeypatch.setattr(updating, "_fits_beside", lambda _: True)
+    monkeypatch.setattr(updating, "install_unit", lambda *_, **__: "same")
+    board.versions.behind("a")
+    record = {**RECORD, "id": "a", "service": "tutor", "init": "cron"}
+    (board.versions.folder / "versions/a/service.json").write_text(json.dumps(record) + "\n")
+    board.notes("a")
+    board.boots()
+    made = board.made("b", load_s=2.0)
+    change = updating._Change(board.reached(), made, None, "", 0.1, 0.0, board.progress)
+    done, answered = threading.Event(), [0]
+
+    def keeps_asking() -> None:
+        while not done.is_set():
+            assert posted(board.versions, b"one")[:2] == (200, b"one")
+            assert len(streamed(board.versions, 5)) == 5
+            answered[0] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        threads = [pool.submit(keeps_asking) for _ in range(3)]
+        wait_until(lambda: answered[0] > 0)
+        try:
+            if fault:
+                with pytest.raises(RunError, match="cannot go on"):
+                    updating._carried_out(change, overwrite=False)
+            else:
+                updated = updating._carried_out(change, overwrite=False)
+                assert (updated.tried, updated.silent_s) == ("beside", 0.0)
+            before = answered[0]
+            wait_until(lambda: answered[0] > before + 3)
+        finally:
+            done.set()
+        for each in threads:
+            each.result()
+    assert len(asked) == (1 if fault == "too slow" else 2)
+    expected = ("a", "-", "-") if fault else ("b", "a", "-")
+    assert (board.answers, board.noted) == (expected[0], expected)
+    assert not (board.versions.folder / "versions" / "try").exists()
+    assert (board.versions.folder / "versions" / "b").exists() is not bool(fault)

@@ -160,6 +160,33 @@ def test_a_program_too_old_for_several_models_is_refused(tmp_path: Path) -> None
         )
 
 
+@pytest.mark.parametrize(
+    ("told", "host"),
+    [
+        ("IP addresses to listen on, comma-separated, or UNIX socket paths", "private/server.sock"),
+        ("IP addresses to listen on, comma-separated", "127.0.0.1,10.0.0.1"),
+        ("ip address to listen on", None),
+    ],
+)
+def test_a_server_listens_behind_its_supervisor_where_its_release_can(
+    tmp_path: Path, told: str, host: str | None
+) -> None:
+    program = tmp_path / "llama-server"
+    program.write_bytes(b"\x7fELF\0" + told.encode() + b" (default: %s)\0")
+    address = ServerAddress(
+        addresses=("127.0.0.1", "10.0.0.1"),
+        behind="private/server.sock",
+        port=8080,
+        key_file=PurePosixPath("/keys"),
+    )
+    if host is None:
+        with pytest.raises(UsageError, match="one address only"):
+            address.words(program, 1)
+        return
+    assert address.words(program, 1)[:4] == ["--host", host, "--port", "8080"]
+    assert address.is_behind(program) is host.endswith(".sock")
+
+
 def test_keys_come_from_a_file_that_nobody_else_can_read(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_text(f"# mine\nlaptop {KEY}\n\n{KEY}2\n")

@@ -8,6 +8,10 @@
  *
  *     port                 required; /health is requested there every second until the service is
  *                          ready, and four times per silence_s after that
+ *     listen               addresses, separated by commas, whose port is held for the service, which
+ *                          listens on private/server.sock instead; see supervise_front.h
+ *     drain_s              how long requests that it has may take before another version replaces it
+ *                          (300); only with listen
  *     address              to connect to (127.0.0.1), IPv4 or IPv6; the service is not started
  *                          before the board has this address
  *     health               yes (default): ready when GET /health answers 200;
@@ -35,12 +39,12 @@
  * Exit status: 0 when asked to stop, 2 for a wrong command line, 69 after giving up, 75 if FOLDER has
  * a supervisor already, 78 if FOLDER or its version cannot be used. */
 #define _GNU_SOURCE
-#include <poll.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 
 #include "armload_line.h"
 #include "supervise_child.h"
+#include "supervise_front.h"
 #include "supervise_health.h"
 #include "supervise_notify.h"
 
@@ -72,15 +76,16 @@ static struct {
     bool stops, switches;
     const char *ended_for; /* while it is ended: as what that failure counts */
     int64_t started_ms, ready_ms, ended_ms; /* NEVER: not yet */
+    int64_t drained_ms;                     /* until then, requests are finished */
     int64_t until_ms;                       /* of a pause, or of patience with one that ends */
     int64_t ask_ms, unanswered_ms, look_ms, state_ms, sign_ms, extend_ms, watchdog_ms;
     int64_t memory_bytes, told_dropped_bytes;
     int failures, restarts;
     char last_end[END_BYTES];
     char fell_from[ID_BYTES], fell_why[END_BYTES];
-    bool is_told_ready, lacks_address;
+    bool is_told_ready, lacks_address, told_beside;
     sigset_t mask;
-} service = {.phase = PAUSING, .started_ms = INT64_MAX, .ready_ms = INT64_MAX, .ended_ms = INT64_MAX};
+} service = {.phase = PAUSING, .drained_ms = INT64_MAX, .started_ms = INT64_MAX, .ready_ms = INT64_MAX, .ended_ms = INT64_MAX};
 
 static size_t append_time(char *line, size_t length, const char *name, int64_t at_ms)
 {
@@ -95,6 +100,12 @@ static size_t append_boot(char *line, size_t length)
     if (!read_small_file("/proc/sys/kernel/random/boot_id", text))
         text[0] = '\0';
     return armload_append(line, length, ",\"boot_id\":\"%.*s\"", (int)strspn(text, "0123456789abcdef-"), text);
+}
+
+/* Whether the version beside this one has requests, or may get some. */
+static bool has_beside(void)
+{
+    return passing != NULL && (passing->to == BESIDE || passing->busy[BESIDE] > 0);
 }
 
 static void put_state(int64_t now)
@@ -120,6 +131,8 @@ static void put_state(int64_t now)
     else
         length = armload_append(line, length, ",\"fell_back\":{\"from\":\"%s\",\"why\":\"%s\"}", service.fell_from,
                                 service.fell_why);
+    service.told_beside = has_beside();
+    length = armload_append(line, length, ",\"beside\":%s", service.told_beside ? "true" : "false");
     length = armload_append(line, length, ",\"log_dropped_bytes\":%" PRId64 ",\"memory_bytes\":%" PRId64 "}\n",
                             record.dropped_bytes, service.memory_bytes);
     bool is_put = replace_file("state", line, length);
@@ -134,6 +147,8 @@ static void enter(enum phase phase, int64_t now)
 {
     char text[128];
     service.phase = phase;
+    if (passing != NULL && (phase == READY || passing->to == BEHIND))
+        passing->to = phase == READY ? BEHIND : NOWHERE;
     if (phase == PAUSING || phase >= STOPPED)
         service.memory_bytes = 0;
     put_state(now);
@@ -231,6 +246,11 @@ static void begin(int64_t now)
         service.until_ms = now + TICK_MS;
         return;
     }
+    if (!open_front(&service.version.settings)) {
+        tell("cannot listen on port %d: %s", (int)service.version.settings.port, strerror(errno));
+        fail("port not available", now);
+        return;
+    }
     service.started_ms = now;
     service.ready_ms = NEVER;
     service.ask_ms = service.look_ms = now;
@@ -252,6 +272,9 @@ static void end(const char *reason, int number, int64_t now)
     service.ended_for = reason;
     service.until_ms = now + service.version.settings.stop_s * 1000;
     service.phase = ENDING;
+    service.drained_ms = NEVER;
+    if (passing != NULL && passing->to == BEHIND)
+        passing->to = NOWHERE;
     end_question(SILENT);
     signal_child(number);
 }
@@ -317,7 +340,7 @@ static void reach_out(int64_t now)
     }
     if (record.dropped_bytes != service.told_dropped_bytes && service.state_ms > now + SOON_MS)
         service.state_ms = now + SOON_MS;
-    if (now >= service.state_ms)
+    if (now >= service.state_ms || (service.told_beside && !has_beside()))
         put_state(now);
 }
 
@@ -325,6 +348,7 @@ static void end_of_child(int64_t now)
 {
     char what[END_BYTES];
     int status = bury_child();
+    service.drained_ms = NEVER;
     end_question(SILENT);
     if (WIFSIGNALED(status))
         snprintf(what, sizeof what, "signal %d", WTERMSIG(status));
@@ -348,6 +372,21 @@ static void read_next(void)
         service.switches = true;
 }
 
+/* Requests that come now wait for the next version, unless it is there to take them; those that the
+ * server has are finished before. */
+static void drain(int64_t now)
+{
+    bool is_held = service.phase == READY && passing != NULL && front.count > 0;
+    service.drained_ms = now + (is_held ? service.version.settings.drain_s * 1000 : 0);
+    if (passing != NULL)
+        passing->to = BESIDE;
+}
+
+static bool is_drained(int64_t now)
+{
+    return service.drained_ms != NEVER && (now >= service.drained_ms || passing->busy[BEHIND] == 0);
+}
+
 static void take_signals(int signals, int64_t now)
 {
     struct signalfd_siginfo about;
@@ -357,8 +396,10 @@ static void take_signals(int signals, int64_t now)
         else if (about.ssi_signo != SIGCHLD)
             service.stops = true;
     }
-    if ((service.stops || service.switches) && service.phase <= READY)
+    if (service.stops && service.phase <= READY)
         end(NULL, SIGTERM, now);
+    else if (service.switches && service.phase <= READY && service.drained_ms == NEVER)
+        drain(now);
 }
 
 static void go_on(int64_t now)
@@ -380,13 +421,18 @@ static void go_on(int64_t now)
     else if (service.phase == ENDING && now >= service.until_ms) {
         signal_child(SIGKILL);
         service.until_ms = NEVER;
-    } else if (service.phase <= READY)
+    } else if (service.phase <= READY) {
         look_after(now);
+        if (service.phase <= READY && is_drained(now))
+            end(NULL, SIGTERM, now);
+    }
+    if (front.count > 0 && service.phase < STOPPED)
+        open_front(&front.settings);
 }
 
 static void wait_for_news(int signals, int64_t now)
 {
-    int64_t wake_ms = now + TICK_MS;
+    int64_t wake_ms = now + (service.drained_ms == NEVER ? TICK_MS : RETRY_MS);
     const int64_t times[] = {service.until_ms, service.sign_ms, service.ask_ms};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (times[i] > now && times[i] < wake_ms)

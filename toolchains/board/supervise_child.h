@@ -61,6 +61,7 @@ static _Noreturn void be_the_child(const char *id, const struct settings *settin
     yield_to_others(settings);
     if (!become_user(settings))
         _exit(CANNOT_RUN);
+    unlink(PRIVATE_SOCKET);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of user would undo it */
     if (getppid() != parent)
@@ -77,9 +78,19 @@ static _Noreturn void be_the_child(const char *id, const struct settings *settin
     _exit(CANNOT_RUN);
 }
 
+/* Its user makes sockets in it. One that was there before is not given away: that user may have made
+ * something else of the name. */
+static void make_private_folder(const struct settings *settings)
+{
+    if (settings->listener_count > 0 && mkdir(PRIVATE_FOLDER, 0700) == 0 && settings->uid != UNSET
+        && lchown(PRIVATE_FOLDER, (uid_t)settings->uid, (gid_t)settings->gid) != 0)
+        tell("cannot give %s to the service's user: %s", PRIVATE_FOLDER, strerror(errno));
+}
+
 static bool start_child(const char *id, const struct settings *settings, const sigset_t *mask)
 {
     int out[2], alive[2];
+    make_private_folder(settings);
     if (pipe2(out, O_CLOEXEC) != 0)
         return false;
     pid_t parent = getpid(), started = -1;

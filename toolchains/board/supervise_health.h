@@ -17,11 +17,6 @@ static struct {
     ssize_t bytes;
 } question = {.socket = -1};
 
-static socklen_t size_of(const struct settings *settings)
-{
-    return settings->address.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
-
 static enum answer end_question(enum answer answer)
 {
     if (question.socket >= 0)
@@ -38,26 +33,37 @@ static enum answer judge(void)
 }
 
 /* An address of the network comes late after a power cut, when the router starts, too. */
-static bool has_address(const struct settings *settings)
+static bool has(struct sockaddr_storage address)
 {
-    struct sockaddr_storage address = settings->address;
     ((struct sockaddr_in *)&address)->sin_port = 0; /* where sin6_port is */
     int file = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool lacks = file >= 0 && bind(file, (struct sockaddr *)&address, size_of(settings)) != 0 && errno == EADDRNOTAVAIL;
+    bool lacks = file >= 0 && bind(file, (struct sockaddr *)&address, size_of(&address)) != 0 && errno == EADDRNOTAVAIL;
     if (file >= 0)
         close(file);
     return !lacks;
 }
 
+static bool has_address(const struct settings *settings)
+{
+    bool has_all = has(settings->address);
+    for (int i = 0; i < settings->listener_count; i++)
+        has_all = has_all && has(settings->listeners[i]);
+    return has_all;
+}
+
 static enum answer ask(const struct settings *settings, int64_t now)
 {
-    question.socket = socket(settings->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_behind = settings->listener_count > 0;
+    static const struct sockaddr_un behind = {.sun_family = AF_UNIX, .sun_path = PRIVATE_SOCKET};
+    const void *address = is_behind ? (const void *)&behind : &settings->address;
+    socklen_t size = is_behind ? sizeof behind : size_of(&settings->address);
+    question.socket = socket(is_behind ? AF_UNIX : settings->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     question.is_sent = false;
     question.length = 0;
     question.bytes = 0;
     question.limit_ms = now + settings->silence_s * 1000 / QUESTIONS_IN_SILENCE;
     if (question.socket < 0
-        || (connect(question.socket, (const struct sockaddr *)&settings->address, size_of(settings)) != 0 && errno != EINPROGRESS))
+        || (connect(question.socket, address, size) != 0 && errno != EINPROGRESS))
         return end_question(SILENT);
     return PENDING;
 }

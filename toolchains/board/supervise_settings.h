@@ -5,17 +5,23 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "supervise_base.h"
 
 _Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port), "one port");
 
-enum { PROBLEM_BYTES = 256 };
+enum { PROBLEM_BYTES = 256, MOST_LISTENERS = 8 };
+
+/* Where a server listens whose port is held for it; relative to the folder, as paths of sockets are short. */
+#define PRIVATE_FOLDER "private"
+#define PRIVATE_SOCKET PRIVATE_FOLDER "/server.sock"
 
 struct settings {
     int64_t port, uid, gid, oom_score_adj, nice, memory_limit_bytes, log_bytes, load_s;
-    int64_t failures, pause_s, settled_s, silence_s, stop_s;
-    struct sockaddr_storage address;
+    int64_t failures, pause_s, settled_s, silence_s, stop_s, drain_s;
+    struct sockaddr_storage address, listeners[MOST_LISTENERS];
+    int listener_count;
     bool only_connects;
 };
 
@@ -41,6 +47,7 @@ static const struct key {
     KEY(settled_s, 0, 1000000, 600),
     KEY(silence_s, 1, 1000000, 60),
     KEY(stop_s, 0, 1000, 10),
+    KEY(drain_s, 0, 1000000, 300),
 };
 
 enum { KEY_COUNT = sizeof KEYS / sizeof *KEYS };
@@ -62,13 +69,37 @@ static bool set_number(struct settings *settings, const struct key *key, const c
     return true;
 }
 
-static bool set_address(struct settings *settings, const char *text)
+static bool set_address(struct sockaddr_storage *address, const char *text)
 {
-    struct sockaddr_in *four = (struct sockaddr_in *)&settings->address;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&settings->address;
+    struct sockaddr_in *four = (struct sockaddr_in *)address;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
     bool is_six = strchr(text, ':') != NULL;
-    settings->address.ss_family = is_six ? AF_INET6 : AF_INET;
-    return inet_pton(settings->address.ss_family, text, is_six ? (void *)&six->sin6_addr : (void *)&four->sin_addr) == 1;
+    address->ss_family = is_six ? AF_INET6 : AF_INET;
+    return inet_pton(address->ss_family, text, is_six ? (void *)&six->sin6_addr : (void *)&four->sin_addr) == 1;
+}
+
+static socklen_t size_of(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_UNIX   ? sizeof(struct sockaddr_un)
+           : address->ss_family == AF_INET ? sizeof(struct sockaddr_in)
+                                           : sizeof(struct sockaddr_in6);
+}
+
+static bool set_listeners(struct settings *settings, const char *text)
+{
+    for (;;) {
+        char address[INET6_ADDRSTRLEN];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof address || settings->listener_count == MOST_LISTENERS)
+            return false;
+        memcpy(address, text, length);
+        address[length] = '\0';
+        if (!set_address(&settings->listeners[settings->listener_count++], address))
+            return false;
+        if (text[length] == '\0')
+            return true;
+        text += length + 1;
+    }
 }
 
 static bool set_health(struct settings *settings, const char *text)
@@ -77,22 +108,23 @@ static bool set_health(struct settings *settings, const char *text)
     return settings->only_connects || strcmp(text, "yes") == 0;
 }
 
-/* Each key at most once: bits of seen are those of the numbers, then address and health. */
+static const char *const WORDS[] = {"address", "health", "listen"};
+
+/* Each key at most once: bits of seen are those of the numbers, then of the others. */
 static bool set(struct settings *settings, const char *name, const char *text, unsigned *seen, const char **problem)
 {
-    int index = 0;
-    while (index < KEY_COUNT && strcmp(name, KEYS[index].name) != 0)
+    int index = 0, count = KEY_COUNT + (int)(sizeof WORDS / sizeof *WORDS);
+    while (index < count && strcmp(name, index < KEY_COUNT ? KEYS[index].name : WORDS[index - KEY_COUNT]) != 0)
         index++;
-    if (index == KEY_COUNT && strcmp(name, "address") != 0)
-        index += strcmp(name, "health") == 0 ? 1 : 2;
-    *problem = index > KEY_COUNT + 1 ? "is not a known key" : "is given twice";
-    if (index > KEY_COUNT + 1 || (*seen & 1u << index) != 0)
+    *problem = index == count ? "is not a known key" : "is given twice";
+    if (index == count || (*seen & 1u << index) != 0)
         return false;
     *seen |= 1u << index;
     *problem = "has an invalid value";
-    return index < KEY_COUNT    ? set_number(settings, &KEYS[index], text)
-           : index == KEY_COUNT ? set_address(settings, text)
-                                : set_health(settings, text);
+    return index < KEY_COUNT        ? set_number(settings, &KEYS[index], text)
+           : index == KEY_COUNT     ? set_address(&settings->address, text)
+           : index == KEY_COUNT + 1 ? set_health(settings, text)
+                                    : set_listeners(settings, text);
 }
 
 __attribute__((format(printf, 2, 3))) static bool refuse(char *problem, const char *format, ...)
@@ -108,7 +140,7 @@ static bool parse_settings(char *text, struct settings *settings, char *problem)
 {
     unsigned seen = 0;
     *settings = (struct settings){.only_connects = false};
-    set_address(settings, "127.0.0.1");
+    set_address(&settings->address, "127.0.0.1");
     for (int i = 0; i < KEY_COUNT; i++)
         *value_of(settings, &KEYS[i]) = KEYS[i].otherwise;
     int number = 1;
@@ -128,7 +160,10 @@ static bool parse_settings(char *text, struct settings *settings, char *problem)
         return refuse(problem, "its supervisor file has no port");
     if ((settings->uid == UNSET) != (settings->gid == UNSET))
         return refuse(problem, "its supervisor file must have both uid and gid, or neither");
+    /* sin6_port is at the same place. */
     ((struct sockaddr_in *)&settings->address)->sin_port = htons((uint16_t)settings->port);
+    for (int i = 0; i < settings->listener_count; i++)
+        ((struct sockaddr_in *)&settings->listeners[i])->sin_port = htons((uint16_t)settings->port);
     return true;
 }
 

@@ -55,7 +55,7 @@ def wait_until_ready(
         RunError: it ended, or another version runs in its place; says what it wrote last.
     """
     began_s = time.monotonic()
-    with progress.step(f"Starting {layout.name} on {host.name}") as step:
+    with progress.step(f"Starting {layout.service} on {host.name}") as step:
         while True:
             now = with_retries(lambda: service_at(host, layout))
             state = now.state if now is not None and now.is_alive else None
@@ -79,7 +79,7 @@ def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
     tail = log_tail(host, layout, _LOG_TAIL_BYTES).splitlines()[-_LOG_LINES:]
     said = "".join(f"\n  {line}" for line in tail)
     return RunError(
-        f"{host.name}: the service {layout.name} does not answer: {why}."
+        f"{host.name}: the service {layout.service} does not answer: {why}."
         + (f" It wrote last:{said}" if said else " It wrote nothing."),
         "Change the option that it names, or use a smaller model or context.",
     )

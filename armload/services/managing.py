@@ -89,12 +89,15 @@ class ServiceKeys(Value):
     revoked: tuple[str, ...] = ()
 
 
-def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> StoppedService:
+def stop_any(
+    board: Board, progress: Progress, *, name: str, force: bool, wait_s: float
+) -> StoppedService:
     """End a service of a board, however it was started.
 
     Args:
         name: of an installed one, or the beginning of a run's id; empty for the only one.
         force: also one that another machine started.
+        wait_s: for the board, while somebody else uses it; a run has it by itself.
 
     Raises:
         UsageError: there is none, or there are several.
@@ -125,7 +128,7 @@ def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> Sto
             models=ended.model.name,
             folder=folder,
         )
-    with reached_service(board, one.name, progress) as service:
+    with leased_service(board, one.name, progress, wait_s=wait_s) as service:
         act(service.host, *service.chosen, service.unit, "stop")
     return StoppedService(board=board.name, name=one.name, kind="installed", models=one.models)
 
@@ -174,7 +177,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             end_trying(host, facts, layout)
             kept = remove_unit(host, facts, init, unit)
             end_by_hand(host, facts, layout.folder)
-            delete_folder(host, layout.folder)
+            delete_folder(host, layout.folder, facts)
     if kept:
         progress.say(
             f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "

@@ -33,7 +33,7 @@ from armload.services.folder import (
     write_version,
 )
 from armload.services.init_systems import as_root
-from armload.services.installing import act, install_unit
+from armload.services.installing import act, install_unit, take_up_version
 from armload.services.making import (
     MadeVersion,
     WantedModel,
@@ -444,15 +444,8 @@ def _back(change: _Change, *, is_switched: bool) -> None:
 
 def _restart(service: ReachedService, *, by_init: bool = False) -> None:
     """Have the supervisor start the version that is in force now."""
-    state = service.look()
-    pid = state.state.pid if state.state is not None and state.is_alive else 0
-    if pid and not by_init:
-        command = f"kill -HUP {pid:d}"
-        if service.chosen.init.needs_root:
-            command = as_root(command, service.chosen.facts)
-        if service.host.run(command).status == 0:
-            return
-    act(service.host, *service.chosen, service.unit, "restart")
+    if by_init or not take_up_version(service.host, *service.chosen, service.unit):
+        act(service.host, *service.chosen, service.unit, "restart")
 
 
 def roll_back(board: Board, progress: Progress, *, name: str, wait_s: float) -> RolledBack:

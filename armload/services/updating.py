@@ -34,18 +34,13 @@ from armload.services.folder import (
 )
 from armload.services.init_systems import as_root
 from armload.services.installing import act, install_unit, take_up_version
-from armload.services.making import (
-    MadeVersion,
-    WantedModel,
-    WantedService,
-    make_version,
-    supervisor_lines,
-)
+from armload.services.making import MadeVersion, WantedModel, WantedService, make_version
 from armload.services.reaching import ReachedService, key_of, leased_service, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.state import SupervisorState
 from armload.services.users import UserIds, ensure_user, hand_over
 from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
+from armload.services.version_files import supervisor_lines
 
 WATCHED_S = 60.0
 """After a switch, in which a crash makes the old version come back."""

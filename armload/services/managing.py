@@ -37,7 +37,7 @@ from armload.services.reaching import (
     leased_service,
     reached_service,
 )
-from armload.services.state import ServiceOnBoard, installed_service
+from armload.services.state import ServiceOnBoard, installed_service, missing_of
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
 from armload.services.version import ServiceLayout
@@ -134,8 +134,19 @@ def stop_any(
 
 
 def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
-    """Stop and start an installed service, and wait until it answers."""
+    """Stop and start an installed service, and wait until it answers.
+
+    Raises:
+        BoardError: what it needs was deleted; one that runs still has it, and is left alone.
+    """
     with leased_service(board, name, progress, wait_s=wait_s) as service:
+        if missing := missing_of(service.host, board.workdir, service.record):
+            raise BoardError(
+                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} would not "
+                "start again.",
+                f"Copy it again: armload service.update --board {board.name} --name "
+                f"{service.layout.name}",
+            )
         act(service.host, *service.chosen, service.unit, "restart")
         now = _restarted(service, progress)
     return ChangedService(board=board.name, name=now.name, done="restarted", version=now.version)

@@ -12,7 +12,7 @@ from pathlib import Path
 _CRONTAB = """#!/bin/sh
 t={table}
 case $1 in
--l) [ -e "$t" ] || {{ echo "no crontab for me" >&2; exit 1; }}; cat "$t" ;;
+-l) [ -e "$t" ] || {{ echo "no crontab for pi" >&2; exit 1; }}; cat "$t" ;;
 -r) rm "$t" ;;
 -) cat >"$t.new" && mv "$t.new" "$t" ;;
 esac

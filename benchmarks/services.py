@@ -33,7 +33,7 @@ from armload.boards.board import load_board
 from armload.core.errors import ArmloadError
 from armload.core.places import data_path
 from armload.core.progress import Silent
-from armload.services.asking import ask
+from armload.services.asking import ask, reached
 from armload.services.reaching import key_of, reached_service
 from tests.cron_stand_in import cron
 from tests.init_boards import SYSTEMD, InitBoard
@@ -154,13 +154,19 @@ class Systemd:
             done = host.run(script, timeout_s=120)
             assert done.status == 0, done
 
-    def answers_first(self) -> float:
-        """Wait until it has answered, and return the times of those answers."""
+    def answers_first(self) -> None:
+        """Wait until it has answered with a token."""
         began_s = time.monotonic()
         while True:
             try:
-                return self.token_times()[0]
-            except ArmloadError:
+                with (
+                    in_place_of(self.person),
+                    reached_service(load_board("far"), NAME, Silent()) as found,
+                    reached(found.host, found.record) as url,
+                ):
+                    token_s(f"{url}/v1", key_of(found.host, found.layout), "any")
+                    return
+            except (ArmloadError, requests.RequestException):
                 assert time.monotonic() < began_s + _LATEST_S
                 time.sleep(0.5)
 
@@ -186,8 +192,8 @@ def time_boots(folder: Path, rounds: int) -> None:
             reached_s = time.monotonic() - began_s
             board.answers_first()
             print(
-                f"SSH answers after {reached_s:.1f} s, the service has answered five requests "
-                f"after {time.monotonic() - began_s:.1f} s",
+                f"SSH answers after {reached_s:.1f} s, the service's first token is there after "
+                f"{time.monotonic() - began_s:.1f} s",
                 flush=True,
             )
 
@@ -196,9 +202,7 @@ def compare_sandbox(folder: Path, rounds: int) -> None:
     """Print the time per token in the unit's sandbox against that without it."""
     unit = f"armload-{NAME}.service"
     path = f"/etc/systemd/system/{unit}"
-    keys = (
-        "NoNewPriv|Lock|MemoryDeny|Restrict(Addr|Name|Real|SUID)|SystemCall|Capab|Protect|Private"
-    )
+    keys = "NoNewPriv|Lock|MemoryDeny|Restrict[ANRS]|SystemCall|Capab|Protect|Private"
     with board_with_systemd(folder) as board:
         board.runs(f"cp {path} /root/with && grep -vE '^({keys}|ReadWrite)' {path} >/root/without")
         times: dict[str, list[float]] = {"with": [], "without": []}

@@ -213,6 +213,12 @@ def delete_folder(host: Host, folder: PurePosixPath, facts: BootFacts | None = N
     _do(host, as_root(script, facts) if facts else script, f"{folder}")
 
 
+def delete_version(host: Host, layout: ServiceLayout, version_id: str) -> None:
+    """Delete a version that is not in force, with whatever was half written beside it."""
+    version = layout.version(version_id)
+    _do(host, f"rm -rf -- {quote(version)} {quote(version.parent)}/.*.part && sync", f"{version}")
+
+
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:
     """End a version that is being tried, and delete its folder; harmless where there is none."""
     end_by_hand(host, facts, layout.trying.folder)

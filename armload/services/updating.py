@@ -25,7 +25,7 @@ from armload.runs.request import Request
 from armload.runs.session import leased_board, session
 from armload.services.asking import ask, wait_until_ready
 from armload.services.folder import (
-    delete_folder,
+    delete_version,
     end_trying,
     switch,
     write_run,
@@ -428,7 +428,7 @@ def _back(change: _Change, *, is_switched: bool) -> None:
             before = service.look().state
             _restart(service)
             wait_until_ready(host, layout, old.id, change.progress, before)
-        delete_folder(host, layout.version(change.made.record.id))
+        delete_version(host, layout, change.made.record.id)
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
         say(

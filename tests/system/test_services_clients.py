@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -101,7 +102,8 @@ def check_proxied(home: Household, port: int, authority: Path) -> None:
     """Ask through a proxy: with and without a key, for text as it comes, and with a long prompt."""
     _, key = home.address(NAME)
     url = f"https://localhost:{port}"
-    body = {"model": "any", "prompt": "Ann has 3", "max_tokens": TOKENS, "stream": True}
+    body: dict[str, Any] = {"model": "any", "prompt": "Ann has 3", "max_tokens": TOKENS}
+    body["stream"] = True
     with requests.Session() as session:
         session.trust_env, session.verify = False, str(authority)
         assert session.get(f"{url}/health", timeout=60).status_code == 200

@@ -12,6 +12,7 @@ from armload.analysis.fitted import (
     recommendation,
     shortlist,
 )
+from armload.analysis.together import served_together
 from armload.bench.clusters import (
     cluster_models,
     cluster_name,
@@ -152,7 +153,7 @@ def fit(
         unreachable=unreachable,
         prompt_tokens=likely_prompt_tokens(plan),
         models=tuple(models),
-        recommendation=recommendation(request.board, models),
+        recommendation=_advice(request.board, models, is_listing=not model_names or bool(group)),
     )
 
 
@@ -303,8 +304,13 @@ def _fit_one(
         board=chosen.name,
         prompt_tokens=likely_prompt_tokens(plan),
         models=models,
-        recommendation=recommendation(chosen.name, models),
+        recommendation=_advice(chosen.name, models, is_listing=is_listing),
     )
+
+
+def _advice(board: str, models: Sequence[FittedModel], *, is_listing: bool) -> str:
+    together = "" if is_listing else served_together(board, models)
+    return " ".join(filter(None, (recommendation(board, models), together)))
 
 
 def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:

@@ -299,6 +299,13 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
             f"{name}: {', '.join(service.missing)} is missing on the board; it was deleted by "
             f"hand. Copy it again: armload service.update --board {board} --name {service.name}"
         )
+    if service.exposed:
+        yield (
+            f"{name}: it listens on every address of the board, which can be reached from the "
+            f"internet at {', '.join(service.exposed)} by now; keys are sent in clear there. "
+            f"Remove it: armload service.remove --board {board} --name {service.name}. Then "
+            "install it again with --listen and a private address."
+        )
     if service.unit == "edited":
         yield f"{name}: its unit ({service.init}) was edited by hand, and is kept."
     if service.unit == "absent":

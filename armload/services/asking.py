@@ -62,7 +62,7 @@ def wait_until_ready(
     """
     began_s = time.monotonic()
     most_s = _BEGINS_WITHIN_S + _FINISHES_WITHIN_S
-    with progress.step(f"Starting {layout.name} on {host.name}") as step:
+    with progress.step(f"Starting {layout.service} on {host.name}") as step:
         while True:
             now = with_retries(lambda: service_at(host, layout))
             state = now.state if now is not None and now.is_alive else None
@@ -94,7 +94,7 @@ def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
     tail = log_tail(host, layout, _LOG_TAIL_BYTES).splitlines()[-_LOG_LINES:]
     said = "".join(f"\n  {line}" for line in tail)
     return RunError(
-        f"{host.name}: the service {layout.name} does not answer: {why}."
+        f"{host.name}: the service {layout.service} does not answer: {why}."
         + (f" It wrote last:{said}" if said else " It wrote nothing."),
         "Change the option that it names, or use a smaller model or context.",
     )

@@ -136,7 +136,7 @@ def write_version(
         for name, content in files.items():
             host.write(part / name, [content.encode()])
     except BoardError as error:
-        complaint = f"version {version_id} of {layout.name} cannot be written"
+        complaint = f"version {version_id} of {layout.service} cannot be written"
         raise refusal(host, part, complaint, error.message, layout.workdir) from error
     values = {"versions": versions, "part": part.name, "id": version_id}
     _do(host, render("service/settle.sh.j2", values), f"{layout.version(version_id)}")
@@ -193,7 +193,7 @@ def switch(
     # Every step may be repeated after a dropped connection.
     done = with_retries(lambda: host.run(script))
     if done.status != 0:
-        complaint = f"the version of {layout.name} cannot be changed"
+        complaint = f"the version of {layout.service} cannot be changed"
         raise refusal(host, layout.folder, complaint, reason(done.stderr), layout.workdir)
 
 
@@ -203,9 +203,20 @@ def write_speed(host: Host, layout: ServiceLayout, version_id: str, content: str
     host.write(path, [f"{content}\n".encode()])
 
 
-def delete_folder(host: Host, folder: PurePosixPath) -> None:
-    """Delete a service's folder, or a version's, so that a power cut does not bring it back."""
-    _do(host, f"{join(['rm', '-rf', '--', folder])} && sync", f"{folder}")
+def delete_folder(host: Host, folder: PurePosixPath, facts: BootFacts | None = None) -> None:
+    """Delete a service's folder, or a version's, so that a power cut does not bring it back.
+
+    Args:
+        facts: of the board, to delete also what the service's user has put there into folders.
+    """
+    script = f"{join(['rm', '-rf', '--', folder])} && sync"
+    _do(host, as_root(script, facts) if facts else script, f"{folder}")
+
+
+def delete_version(host: Host, layout: ServiceLayout, version_id: str) -> None:
+    """Delete a version that is not in force, with whatever was half written beside it."""
+    version = layout.version(version_id)
+    _do(host, f"rm -rf -- {quote(version)} {quote(version.parent)}/.*.part && sync", f"{version}")
 
 
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:

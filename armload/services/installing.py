@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -149,6 +150,17 @@ def act(
     if action in ("enable", "disable"):
         command = _kept(command)
     _done(host, facts, init, command, f"{unit.name} does not {action}")
+
+
+def take_up_version(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> bool:
+    """Have the supervisor start the version that is in force now; say whether it runs."""
+    try:
+        *_, last = host.run(f"head -c {_MOST_BYTES} {quote(unit.run)}").text.splitlines()
+        _, supervise, _ = shlex.split(last)
+    except ValueError:  # edited by hand
+        return False
+    script = render("service/reload.sh.j2", {"folder": unit.folder, "supervise": supervise})
+    return host.run(commanded(script, init, facts), timeout_s=_WITHIN_S).status == 0
 
 
 def _kept(command: str) -> str:

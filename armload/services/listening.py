@@ -163,6 +163,20 @@ def _resolved(host: Host, where: str) -> tuple[str, ...]:
     return (LOOPBACK, *(str(each) for each in found if not each.is_loopback))
 
 
+def exposed_addresses(host: Host, listening: Listening) -> tuple[str, ...]:
+    """Return public addresses of a board on which a service listens by now.
+
+    When it was installed, the board had none of them.
+    """
+    wildcard = next((each for each in listening.addresses if each in _WILDCARDS), None)
+    if wildcard is None:
+        return ()
+    # On "::", most systems listen on their IPv4 addresses, too.
+    versions = (4, 6) if ":" in wildcard else (4,)
+    found = [each for each in board_addresses(host) if is_public(each)]
+    return tuple(str(each) for each in found if each.version in versions)
+
+
 def _refuse_public(host: Host, addresses: Mapping[Address, str]) -> None:
     public = [str(each) for each in addresses if is_public(each)]
     if public:

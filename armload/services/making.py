@@ -11,51 +11,39 @@ from armload import __version__
 from armload.boards.boot import InitName
 from armload.boards.probe import Probe
 from armload.build.helper import SUPERVISE
-from armload.core.errors import BoardError, UsageError
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.shell import render
-from armload.core.values import Value, format_bytes, format_seconds
+from armload.core.values import Value
 from armload.deploy.compatibility import check_folder
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
 from armload.deploy.own_programs import program_of_the_shell
+from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
-from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.perception import projector_record
-from armload.engines.server import LOOPBACK, SERVER, ServerAddress, Serving, plan_for
+from armload.engines.server import SERVER, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
-from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.runs.footprint import checked_memory
 from armload.runs.predicting import predictor_of
 from armload.runs.prepare import as_wanted
 from armload.runs.session import Session
-from armload.services.router import PRESET, preset_section, router_words
+from armload.services.memory import forecast_of, memory_limit_bytes, together
 from armload.services.users import UserIds
 from armload.services.version import (
     InstalledModel,
     Listening,
-    MemoryForecast,
     ServiceLayout,
     ServiceVersion,
     new_version_id,
 )
+from armload.services.version_files import supervisor_lines, version_files
 from armload.serving.starting import draft_of, one_request, projector_for
-
-ENVIRONMENT_VARIABLE = "ARMLOAD_OWN_ENVIRONMENT"
-"""A folder that holds a file of further variables for each of a router's models."""
-
-LOG_BYTES = 4 << 20
-_OOM_SCORE_ADJ = 500
-"""The kernel ends the service before a shell or an SSH server."""
 
 _BEHIND = "private/server.sock"
 """Where a server listens whose port is held by its supervisor, in the folder of that."""
-
-_MEMORY_MARGIN, _MEMORY_MORE_BYTES = 1.25, 64 << 20
-_MOST_OF_MEMORY = 0.95
 
 
 class WantedModel(Value):
@@ -137,6 +125,9 @@ def make_version(
     layout = ServiceLayout(workdir=board.workdir, name=wanted.name)
     found = _with_freed(where.found, freed_bytes)
     check_folder(board, found)
+    if len(wanted.models) > 1:  # how long a switch takes is said before anything is copied
+        rates = measured_rates(host, board, where.found, progress)
+        found = found.model_copy(update={"rates": rates})
     address = ServerAddress(
         addresses=listening.addresses,
         behind=_BEHIND,
@@ -169,8 +160,8 @@ def make_version(
         predictor(found, known.memory, None)
         engines.append(known)
     _check_together(engines)
-    most_loaded, note = _most_loaded(
-        engines, [_forecast(each, found) for each in engines], found, wanted.most_loaded
+    most_loaded, note = together(
+        engines, [forecast_of(each, found) for each in engines], found, wanted.most_loaded
     )
     if note:
         progress.say(f"{host.name}: {note}")
@@ -188,7 +179,7 @@ def make_version(
     context = ready.context.model_copy(
         update={"found": _with_freed(ready.context.found, freed_bytes)}
     )
-    forecasts = [_forecast(each, context.found) for each in engines]
+    forecasts = [forecast_of(each, context.found) for each in engines]
     version_id = new_version_id()
     limit = memory_limit_bytes(forecasts, most_loaded, context.found)
     record = ServiceVersion(
@@ -228,12 +219,15 @@ def make_version(
         user=user,
         init=init,
     )
-    files = _files(engines, context, record, layout, address)
+    files = version_files(engines, context, record, layout, address)
     holds_port = address.is_behind(where.binaries[SERVER].path)
     files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port)
-    notes = _switch_note(forecasts) if most_loaded < len(engines) else ()
     return MadeVersion(
-        record=record, files=files, supervise=supervise, notes=notes, holds_port=holds_port
+        record=record,
+        files=files,
+        supervise=supervise,
+        notes=(note,) if note else (),
+        holds_port=holds_port,
     )
 
 
@@ -295,151 +289,3 @@ def _check_together(engines: Sequence[Serving]) -> None:
             "their cores.",
             "Use the same --cpus for all, or install a service for each model.",
         )
-
-
-def _forecast(engine: Serving, found: Probe) -> MemoryForecast:
-    need: MemoryNeed = engine.memory
-    rate = found.rates.storage_read_bytes_per_s
-    return MemoryForecast(
-        weights_bytes=need.weights_bytes,
-        own_bytes=need.own_bytes,
-        is_exact=need.is_exact,
-        is_streamed=are_streamed(engine.plan, engine.binary.path, need, found.conditions),
-        load_s=need.weights_bytes / rate if rate else None,
-    )
-
-
-def _most_loaded(
-    engines: Sequence[Serving],
-    forecasts: Sequence[MemoryForecast],
-    found: Probe,
-    wanted: int | None,
-) -> tuple[int, str]:
-    """Return how many models are in memory at a time, and why, as a sentence."""
-    if len(engines) == 1:
-        return 1, ""
-    free_bytes = BoardMemory.of(found.conditions).free_bytes
-    needs = sorted((each.all_bytes for each in forecasts), reverse=True)
-    fitting = sum(1 for n in range(1, len(needs) + 1) if sum(needs[:n]) <= free_bytes) or 1
-    chosen = min(wanted or fitting, len(engines))
-    together = " and ".join(each.alias for each in engines)
-    said = (
-        f"{together} fit into memory together ({format_bytes(sum(needs))} of "
-        f"{format_bytes(free_bytes)} free)."
-        if fitting == len(engines)
-        else f"{together} do not fit into memory together ({format_bytes(sum(needs))}, and "
-        f"{format_bytes(free_bytes)} are free): {chosen} at a time."
-    )
-    if chosen > fitting:
-        said += f" With --most-loaded {chosen}, the board may run out of memory."
-    return chosen, said
-
-
-def _switch_note(forecasts: Sequence[MemoryForecast]) -> tuple[str, ...]:
-    times = [each.load_s for each in forecasts if each.load_s is not None]
-    if not times:
-        return ()
-    longest = format_seconds(max(times))
-    return (f"A switch to another model reads it from storage, which takes up to {longest}.",)
-
-
-def memory_limit_bytes(forecasts: Sequence[MemoryForecast], most_loaded: int, found: Probe) -> int:
-    """Return the anonymous memory beyond which a service has gone wrong.
-
-    It is what the largest models that are loaded together are expected to take, with a margin;
-    weights count because repacking and streaming copy them.
-    """
-    needs = sorted((each.all_bytes for each in forecasts), reverse=True)[:most_loaded]
-    wanted = int(_MEMORY_MARGIN * sum(needs)) + _MEMORY_MORE_BYTES
-    if any(each.is_streamed for each in forecasts):
-        wanted = found.conditions.memory_total_bytes
-    return min(wanted, int(_MOST_OF_MEMORY * found.conditions.memory_total_bytes))
-
-
-def _files(
-    engines: Sequence[Serving],
-    context: RunContext,
-    record: ServiceVersion,
-    layout: ServiceLayout,
-    address: ServerAddress,
-) -> dict[str, str]:
-    folder = layout.version(record.id)
-    files = {"service.json": record.model_dump_json() + "\n"}
-    if len(engines) == 1:
-        (engine,) = engines
-        command = engine.command(context)
-        variables = {"ARMLOAD_TRACE": str(layout.trace(record.id))}
-        variables |= engine.environment(context)
-    else:
-        binary = engines[0].binary
-        program = str(engines[0].payload[0].items(context.layout)[0].remote)
-        slots = max(each.plan.slots for each in engines)
-        words = router_words(
-            binary.path,
-            address,
-            slots=slots,
-            preset=folder / PRESET,
-            most_loaded=record.most_loaded,
-        )
-        command = (*context.launcher, program, *words)
-        variables = {ENVIRONMENT_VARIABLE: str(folder / "environment")}
-        for each in engines:
-            own = {"ARMLOAD_TRACE": str(layout.trace(record.id, each.alias))}
-            own |= each.environment(context)
-            lines = "".join(f"{name}={value}\n" for name, value in own.items())
-            files[f"environment/{each.alias}"] = lines
-        files[PRESET] = "\n".join(
-            preset_section(each.alias, [*each.model_words(context), *each.plan.extra])
-            for each in engines
-        )
-    if any("\n" in word for word in command):
-        raise BoardError(f"{record.service}: a word of its command contains a line break.")
-    at = command.index("--port")
-    files["start"] = render(
-        "service/start.sh.j2",
-        {
-            "id": record.id,
-            "name": record.service,
-            "environment": sorted(variables.items()),
-            "before": list(command[:at]),
-            "port": record.listening.port,
-            "after": list(command[at + 2 :]),
-            "holds_port": address.is_behind(engines[0].binary.path),
-        },
-    )
-    files["uses"] = "".join(f"{each}\n" for each in record.uses)
-    return files
-
-
-def supervisor_lines(
-    record: ServiceVersion,
-    ids: UserIds | None,
-    *,
-    holds_port: bool,
-    port: int | None = None,
-    failures: int = 8,
-) -> str:
-    """Return what the supervisor is told of a version.
-
-    Args:
-        ids: of the user that it has to become; none where it is that already.
-        holds_port: of the server, which listens behind it.
-        port: that it listens on; none for that of the record.
-        failures: in a row, after which it is given up.
-    """
-    own: dict[str, object] = {
-        "port": port or record.listening.port,
-        "failures": failures,
-        "address": record.listening.addresses[0],
-        "oom_score_adj": _OOM_SCORE_ADJ,
-        "log_bytes": LOG_BYTES,
-        "load_s": record.load_limit_s,
-        "health": "yes",
-    }
-    if holds_port:
-        own["listen"] = ",".join(record.listening.addresses if port is None else [LOOPBACK])
-    if record.memory_limit_bytes is not None:
-        own["memory_limit_bytes"] = record.memory_limit_bytes
-    if ids is not None:
-        own |= {"uid": ids.uid, "gid": ids.gid}
-    return "".join(f"{key} {value}\n" for key, value in own.items())

@@ -37,7 +37,7 @@ from armload.services.reaching import (
     leased_service,
     reached_service,
 )
-from armload.services.state import ServiceOnBoard, installed_service
+from armload.services.state import ServiceOnBoard, installed_service, missing_of
 from armload.services.switching import settled
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
@@ -90,12 +90,15 @@ class ServiceKeys(Value):
     revoked: tuple[str, ...] = ()
 
 
-def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> StoppedService:
+def stop_any(
+    board: Board, progress: Progress, *, name: str, force: bool, wait_s: float
+) -> StoppedService:
     """End a service of a board, however it was started.
 
     Args:
         name: of an installed one, or the beginning of a run's id; empty for the only one.
         force: also one that another machine started.
+        wait_s: for the board, while somebody else uses it; a run has it by itself.
 
     Raises:
         UsageError: there is none, or there are several.
@@ -126,15 +129,26 @@ def stop_any(board: Board, progress: Progress, *, name: str, force: bool) -> Sto
             models=ended.model.name,
             folder=folder,
         )
-    with reached_service(board, one.name, progress) as service:
+    with leased_service(board, one.name, progress, wait_s=wait_s) as service:
         act(service.host, *service.chosen, service.unit, "stop")
     return StoppedService(board=board.name, name=one.name, kind="installed", models=one.models)
 
 
 def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> ChangedService:
-    """Stop and start an installed service, and wait until it answers."""
+    """Stop and start an installed service, and wait until it answers.
+
+    Raises:
+        BoardError: what it needs was deleted; one that runs still has it, and is left alone.
+    """
     with leased_service(board, name, progress, wait_s=wait_s) as found:
         service = settled(found, progress)
+        if missing := missing_of(service.host, board.workdir, service.record):
+            raise BoardError(
+                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} would not "
+                "start again.",
+                f"Copy it again: armload service.update --board {board.name} --name "
+                f"{service.layout.name}",
+            )
         act(service.host, *service.chosen, service.unit, "restart")
         now = _restarted(service, progress)
     return ChangedService(board=board.name, name=now.name, done="restarted", version=now.version)
@@ -176,7 +190,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             end_trying(host, facts, layout)
             kept = remove_unit(host, facts, init, unit)
             end_by_hand(host, facts, layout.folder)
-            delete_folder(host, layout.folder)
+            delete_folder(host, layout.folder, facts)
     if kept:
         progress.say(
             f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "

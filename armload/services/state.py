@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from armload.boards.host import Host
 from armload.core.errors import TransferError, UsageError
-from armload.core.shell import render
+from armload.core.shell import call, render
 from armload.core.values import Count, Value, parse_json, whole_number
 from armload.services.unit import is_name
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
@@ -197,6 +197,13 @@ def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
             f"Remove it: armload service.remove --board {host.name} --name {service.name}",
         )
     return service.record
+
+
+def missing_of(host: Host, workdir: PurePosixPath, record: ServiceVersion) -> tuple[str, ...]:
+    """Return the folders that a version needs and that somebody has deleted."""
+    script = call("tell_there", *(workdir / each for each in record.uses))
+    there = host.run(script).text.splitlines()
+    return tuple(path for each in record.uses if (path := str(workdir / each)) not in there)
 
 
 def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoard, ...]:

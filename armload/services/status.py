@@ -20,15 +20,15 @@ from armload.boards.throttling import ThrottleState
 from armload.core.bounds import within
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
-from armload.core.shell import join
 from armload.core.values import Count, Finite, Value, parse_json
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import reached
 from armload.services.init_systems import choose
 from armload.services.installing import UnitState, unit_state
+from armload.services.listening import exposed_addresses
 from armload.services.reaching import key_of
 from armload.services.setting_up import unit_of
-from armload.services.state import Condition, ServiceOnBoard, installed_services
+from armload.services.state import Condition, ServiceOnBoard, installed_services, missing_of
 from armload.services.unit import Presence
 from armload.services.version import ServiceLayout, ServiceVersion
 
@@ -76,6 +76,7 @@ class ServiceStatus(Value):
         unit: what its init has of it: as it was written, edited by hand, or not at all; none where
             the login cannot see that.
         missing: what its version needs and is not on the board.
+        exposed: public addresses that the board has by now, and on which it listens.
         activity: of each model; empty where it does not answer.
     """
 
@@ -96,6 +97,7 @@ class ServiceStatus(Value):
     kernel_limit_bytes: Count | None = None
     unit: Presence | None = None
     missing: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
     activity: tuple[ModelActivity, ...] = ()
 
 
@@ -178,7 +180,8 @@ def _status(host: Host, board: Board, found: ServiceOnBoard) -> ServiceStatus:
         memory_limit_bytes=record.memory_limit_bytes if record else None,
         kernel_limit_bytes=unit.memory_max_bytes if unit else None,
         unit=unit.presence if unit else None,
-        missing=_missing(host, board, record) if record else (),
+        missing=missing_of(host, board.workdir, record) if record else (),
+        exposed=exposed_addresses(host, record.listening) if record else (),
         activity=activity,
     )
 
@@ -192,13 +195,6 @@ def _unit(
         return unit_state(host, facts, init, unit_of(layout, record))
     except ArmloadError:
         return None
-
-
-def _missing(host: Host, board: Board, record: ServiceVersion) -> tuple[str, ...]:
-    """Return the folders that a version needs and that somebody has deleted."""
-    paths = [board.workdir / each for each in record.uses]
-    script = f'for each in {join(paths)}; do [ -d "$each" ] || echo "$each"; done'
-    return tuple(host.run(script).text.splitlines())
 
 
 def _activity(host: Host, record: ServiceVersion, key: str) -> tuple[ModelActivity, ...]:

@@ -26,8 +26,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.services.asking import wait_until_ready
 from armload.services.folder import switch
-from armload.services.init_systems import as_root
-from armload.services.installing import act
+from armload.services.installing import act, take_up_version
 from armload.services.reaching import ReachedService, leased_service
 from armload.services.setting_up import unit_of
 from armload.services.state import SupervisorState, running_record
@@ -293,12 +292,5 @@ def restart_supervised(service: ReachedService, *, by_init: bool = False) -> Non
     Args:
         by_init: also the supervisor is started anew.
     """
-    state = service.look()
-    pid = state.state.pid if state.state is not None and state.is_alive else 0
-    if pid and not by_init:
-        command = f"kill -HUP {pid:d}"
-        if service.chosen.init.needs_root:
-            command = as_root(command, service.chosen.facts)
-        if service.host.run(command).status == 0:
-            return
-    act(service.host, *service.chosen, service.unit, "restart")
+    if by_init or not take_up_version(service.host, *service.chosen, service.unit):
+        act(service.host, *service.chosen, service.unit, "restart")

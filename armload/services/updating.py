@@ -21,7 +21,7 @@ from armload.runs.request import Request
 from armload.runs.session import leased_board, session
 from armload.services.asking import ask, wait_until_ready
 from armload.services.folder import (
-    delete_folder,
+    delete_version,
     end_trying,
     switch,
     write_run,
@@ -30,13 +30,7 @@ from armload.services.folder import (
 )
 from armload.services.init_systems import as_root
 from armload.services.installing import install_unit
-from armload.services.making import (
-    MadeVersion,
-    WantedModel,
-    WantedService,
-    make_version,
-    supervisor_lines,
-)
+from armload.services.making import MadeVersion, WantedModel, WantedService, make_version
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
@@ -49,6 +43,7 @@ from armload.services.switching import (
 )
 from armload.services.users import UserIds, ensure_user, hand_over
 from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
+from armload.services.version_files import supervisor_lines
 
 _FINISHES_WITHIN_S = 300.0
 """Requests that the new version has got beside the old one."""
@@ -319,7 +314,7 @@ def _undo(change: _Change, *, is_switched: bool) -> None:
         return
     try:
         _finish_beside(change)
-        delete_folder(service.host, service.layout.version(change.made.record.id))
+        delete_version(service.host, service.layout, change.made.record.id)
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
         change.progress.say(f"{said} The next update deletes what the failed one has left.")

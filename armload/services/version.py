@@ -171,6 +171,11 @@ class ServiceLayout(Value):
     name: str
 
     @property
+    def service(self) -> str:
+        """The name of the service, also where this is the folder of a version that is tried."""
+        return self.name.partition("/")[0]
+
+    @property
     def folder(self) -> PurePosixPath:
         return services_folder(self.workdir) / self.name
 

@@ -130,6 +130,46 @@ def test_its_links_lead_no_later_command_elsewhere(
     assert not list((folder / "versions").glob(".*"))
 
 
+@pytest.mark.parametrize("name", ["trial", "keys"])
+def test_what_it_puts_there_is_given_to_nobody(
+    host: LocalHost, layout: ServiceLayout, tmp_path: Path, name: str
+) -> None:
+    """A file of its own could stand for another one by the time of the command."""
+    folder = Path(layout.folder)
+    (folder / name).unlink(missing_ok=True)
+    assert as_its_user(layout, f"echo mine >{name} && chmod 604 {name}")
+    before = (folder / name).stat()
+    secret = tmp_path / "secret"
+    secret.write_text("precious")
+    (folder / "version").unlink()
+    os.link(secret, folder / "version")
+    hand_over(host, layout, falls_back=True)
+    after = (folder / name).stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        (before.st_mode, before.st_uid, before.st_gid)
+    )
+    assert secret.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("name", ["version", "current", "former"])
+def test_a_folder_in_a_name_s_place_takes_nothing(
+    host: LocalHost, layout: ServiceLayout, tmp_path: Path, name: str
+) -> None:
+    """Between two steps of a switch, its user puts a link to a folder where a file goes."""
+    trap, folder = tmp_path / "trap", Path(layout.folder)
+    trap.mkdir()
+    write_version(host, layout, "b", {"start": "true\n"})
+    values = {"folder": layout.folder, "id": "b", "trial": "", "former": "a", "confirmed": True}
+    script = render("service/switch.sh.j2", {**values, "removed": []})
+    link = f"rm -rf {folder}/{name}; ln -s {trap} {folder}/{name}"
+    spring = f'mv() {{ case $2 in */{name}) {link} ;; esac; command mv "$@"; }}\n'
+    assert host.run(spring + script).status == 0
+    assert not list(trap.iterdir())
+    assert (folder / "version").read_text() == "b\n"
+    assert (folder / "current").readlink() == Path("versions/b")
+    assert not list((folder / "versions").glob(".*"))
+
+
 def test_where_it_supervises_itself_it_can_fall_back(
     host: LocalHost, layout: ServiceLayout
 ) -> None:

@@ -33,6 +33,7 @@ from armload.services.init_systems import (
 from armload.services.installing import act, install_unit, remove_unit, unit_state
 from armload.services.unit import UnitFacts, check_name, presence
 from armload.services.users import hand_over, remove_user, user_for
+from tests.cron_stand_in import put_crontab
 from tests.openharmony_init import OpenHarmonyInit
 from tests.waiting import wait_until
 
@@ -225,17 +226,8 @@ _LINKS = ("K01", "K01", "S99", "S99", "S99", "S99", "K01")
 @pytest.fixture
 def crontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program as crontab is, whose table is the file that is returned."""
-    table = tmp_path / "table"
-    program = tmp_path / "bin" / "crontab"
-    program.parent.mkdir()
-    program.write_text(
-        "#!/bin/sh\n"
-        f"t='{table}'\n"
-        'case $1 in\n-l) [ -e "$t" ] || { echo "no crontab for pi" >&2; exit 1; }; cat "$t" ;;\n'
-        '-r) rm "$t" ;;\n-) cat >"$t.new" && mv "$t.new" "$t" ;;\nesac\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    programs, table = put_crontab(tmp_path)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return table
 
 

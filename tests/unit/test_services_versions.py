@@ -22,6 +22,7 @@ from armload.services.folder import new_api_key
 from armload.services.listening import (
     WantedAddress,
     choose_listening,
+    exposed_addresses,
     is_public,
     parse_addresses,
 )
@@ -112,6 +113,26 @@ def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(whe
         choose_listening(host, wanted, {}, wants_public=False)
     host.said = IP
     assert choose_listening(host, wanted, {}, wants_public=False).addresses == (where,)
+
+
+@pytest.mark.parametrize(
+    ("listens_on", "exposed"),
+    [
+        ("0.0.0.0", ("8.8.8.8",)),
+        ("::", ("8.8.8.8", "2a00:1450::1")),
+        ("192.168.1.20", ()),
+        ("127.0.0.1", ()),
+    ],
+)
+def test_a_public_address_that_the_board_gets_later_is_noticed(
+    listens_on: str, exposed: tuple[str, ...]
+) -> None:
+    host = Addressed("kitchen")
+    listening = Listening(addresses=(listens_on,), port=8080)
+    host.said = IP
+    assert exposed_addresses(host, listening) == ()
+    host.said += "3: ppp0    inet 8.8.8.8/24 scope global ppp0\n3: ppp0    inet6 2a00:1450::1/64\n"
+    assert exposed_addresses(host, listening) == exposed
 
 
 def test_a_service_is_named_by_the_address_that_others_reach() -> None:

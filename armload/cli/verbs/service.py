@@ -318,7 +318,7 @@ def logs(options: LogOptions) -> Generator[Result, None, None]:
             return
 
 
-class StopOptions(OnBoard, OutputOptions):
+class StopOptions(OnBoard, Waiting, OutputOptions):
     """The service that ends."""
 
     name: Annotated[
@@ -348,7 +348,11 @@ def stop(options: StopOptions) -> Result:
     from armload.services.managing import stop_any
 
     stopped = stop_any(
-        load_board(options.board), terminal.progress(), name=options.name, force=options.force
+        load_board(options.board),
+        terminal.progress(),
+        name=options.name,
+        force=options.force,
+        wait_s=options.wait_s,
     )
     return as_result(stopped, *stopped_lines(stopped))
 

@@ -1,0 +1,222 @@
+"""What services that stay cost: a boot, a switch between models, the sandbox, and shell.
+
+    python benchmarks/services.py shell
+    python benchmarks/services.py switch [--rounds 10]
+    python benchmarks/services.py boot [--rounds 3]
+    python benchmarks/services.py sandbox [--rounds 4]
+
+``shell`` counts the lines of shell that run on a board, without comments. ``switch`` installs two
+models of which one is in memory, on this machine, and asks each in turn for one token. ``boot`` and
+``sandbox`` take a virtual board with Debian's systemd, emulated on one core: ``boot`` switches it
+off and on, and counts from there until the service has answered with a token; ``sandbox`` starts
+the service with its unit and without the unit's sandbox by turns, and compares the time per token
+that the server tells. Each of those takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path, PurePosixPath
+
+import requests
+
+from armload.analysis.ratios import as_long
+from armload.analysis.statistics import ratio_of_runs
+from armload.boards.board import load_board
+from armload.core.errors import ArmloadError
+from armload.core.places import data_path
+from armload.core.progress import Silent
+from armload.services.asking import ask, reached
+from armload.services.reaching import key_of, reached_service
+from tests.cron_stand_in import cron
+from tests.init_boards import SYSTEMD, InitBoard
+from tests.person import Person
+from tests.system.serving import in_place_of
+
+SETTINGS = ("--threads", "1", "--slots", "1", "--context", "256")
+NAME = "figures"
+_LATEST_S = 600.0
+
+
+def main() -> None:
+    """Print the figures of one kind."""
+    parser = argparse.ArgumentParser(description="Measure services that stay.")
+    parser.add_argument("what", choices=("shell", "switch", "boot", "sandbox"))
+    parser.add_argument("--rounds", type=int, default=0)
+    chosen = parser.parse_args()
+    if chosen.what == "shell":
+        count_shell()
+        return
+    measures: dict[str, tuple[Callable[[Path, int], None], int]] = {
+        "switch": (time_switches, 10),
+        "boot": (time_boots, 3),
+        "sandbox": (compare_sandbox, 4),
+    }
+    measure, usual = measures[chosen.what]
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), chosen.rounds or usual)
+
+
+def count_shell() -> None:
+    """Print the lines of each script."""
+    counts = {}
+    for path in sorted(data_path("deploy", "service").glob("*.sh.j2")):
+        text = re.sub(r"\{#.*?#\}", "", path.read_text(), flags=re.DOTALL)
+        lines = [line.strip() for line in text.splitlines()]
+        counts[path.name] = sum(1 for line in lines if line and not re.match(r"#|\{%.*%\}$", line))
+        print(f"{counts[path.name]:>5}  {path.name}")
+    only = {"init_script", "openrc", "crontab", "runlevels", "linger"}
+    on_one = sum(n for name, n in counts.items() if name.split(".")[0] not in only)
+    print(f"{sum(counts.values()):>5}  of all init systems; on a board with systemd {on_one}")
+
+
+def time_switches(folder: Path, rounds: int) -> None:
+    """Print how long one token takes from a model in memory, and from the other one."""
+    with cron(folder / "cron") as (variables, _):
+        person = Person(folder / "ann")
+        person.environment |= {**variables, "XDG_STATE_HOME": str(folder / "state")}
+        workdir = folder / "board"
+        person.add_board("here", f"extends: this-machine\nworkdir: {workdir}\n")
+        on = ("--board", "here", "--name", NAME)
+        models = ("--model", "smollm2,word-problems:Q8_0", "--most-loaded", "1")
+        try:
+            done = person.types("service.install", *on, *models, *SETTINGS, "--json")
+            installed = json.loads(done.stdout)
+            print(installed["notes"][0])
+            key = Path(installed["api_key_file"]).read_text().strip()
+            aliases = [each["alias"] for each in installed["record"]["models"]]
+            url = installed["url"]
+            times: dict[str, list[float]] = {}
+            for _ in range(rounds):
+                for alias in aliases:
+                    times.setdefault(f"switch to {alias}", []).append(token_s(url, key, alias))
+                    times.setdefault(f"{alias} in memory", []).append(token_s(url, key, alias))
+            for what, found in times.items():
+                print(f"{what}: {_spread(found)}")
+        finally:
+            person.types("service.remove", *on)
+
+
+def token_s(url: str, key: str, model: str) -> float:
+    """Return how long one token takes."""
+    began_s = time.monotonic()
+    requests.post(
+        f"{url}/completions",
+        json={"model": model, "prompt": "Once", "max_tokens": 1},
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=_LATEST_S,
+    ).raise_for_status()
+    return time.monotonic() - began_s
+
+
+def _spread(found: list[float]) -> str:
+    median = statistics.median(found)
+    return f"median {median:.3f} s ({min(found):.3f} to {max(found):.3f}, {len(found)} times)"
+
+
+class Systemd:
+    """A virtual board with systemd and a service on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.machine = InitBoard(SYSTEMD, folder)
+        self.person = Person(folder / "ann")
+        self.person.environment["XDG_STATE_HOME"] = str(folder / "state")
+
+    def install(self) -> None:
+        workdir = PurePosixPath("/var/lib/armload/figures")
+        reach = self.machine.board("root", workdir).reach
+        assert reach.kind == "ssh"
+        self.person.add_board(
+            "far",
+            f"target: rk3568\nworkdir: {workdir}\nreach:\n  kind: ssh\n  host: 127.0.0.1\n"
+            f"  port: {reach.port}\n  user: root\n  key: {reach.key}\n",
+        )
+        self.person.types("board.trust", "--board", "far", "--yes")
+        words = ("--model", "word-problems:Q8_0", *SETTINGS, "--init", "systemd")
+        self.person.types("service.install", "--board", "far", "--name", NAME, *words)
+
+    def token_times(self) -> tuple[float, ...]:
+        """Return the times per token of some equal requests."""
+        with in_place_of(self.person), reached_service(load_board("far"), NAME, Silent()) as found:
+            key = key_of(found.host, found.layout)
+            (speed,) = ask(found.host, found.layout, found.record, key, Silent()).models
+            return speed.token_s
+
+    def runs(self, script: str) -> None:
+        with closing(self.machine.host("root")) as host:
+            done = host.run(script, timeout_s=120)
+            assert done.status == 0, done
+
+    def answers_first(self) -> None:
+        """Wait until it has answered with a token."""
+        began_s = time.monotonic()
+        while True:
+            try:
+                with (
+                    in_place_of(self.person),
+                    reached_service(load_board("far"), NAME, Silent()) as found,
+                    reached(found.host, found.record) as url,
+                ):
+                    token_s(f"{url}/v1", key_of(found.host, found.layout), "any")
+                    return
+            except (ArmloadError, requests.RequestException):
+                assert time.monotonic() < began_s + _LATEST_S
+                time.sleep(0.5)
+
+
+@contextmanager
+def board_with_systemd(folder: Path) -> Iterator[Systemd]:
+    """Switch such a board on, with a service, for the block."""
+    with ExitStack() as stack:
+        board = Systemd(folder)
+        stack.callback(board.machine.cut_the_power)
+        board.machine.up()
+        board.install()
+        yield board
+
+
+def time_boots(folder: Path, rounds: int) -> None:
+    """Print how long it takes from switching the board on to the first answers."""
+    with board_with_systemd(folder) as board:
+        for _ in range(rounds):
+            board.machine.cut_the_power()
+            began_s = time.monotonic()
+            board.machine.up()
+            reached_s = time.monotonic() - began_s
+            board.answers_first()
+            print(
+                f"SSH answers after {reached_s:.1f} s, the service's first token is there after "
+                f"{time.monotonic() - began_s:.1f} s",
+                flush=True,
+            )
+
+
+def compare_sandbox(folder: Path, rounds: int) -> None:
+    """Print the time per token in the unit's sandbox against that without it."""
+    unit = f"armload-{NAME}.service"
+    path = f"/etc/systemd/system/{unit}"
+    keys = "NoNewPriv|Lock|MemoryDeny|Restrict[ANRS]|SystemCall|Capab|Protect|Private"
+    with board_with_systemd(folder) as board:
+        board.runs(f"cp {path} /root/with && grep -vE '^({keys}|ReadWrite)' {path} >/root/without")
+        times: dict[str, list[float]] = {"with": [], "without": []}
+        for number in range(rounds):
+            for kind in ("with", "without") if number % 2 else ("without", "with"):
+                board.runs(
+                    f"cp /root/{kind} {path}; systemctl daemon-reload; systemctl restart {unit}"
+                )
+                board.answers_first()
+                found = board.token_times()
+                times[kind].append(statistics.median(found))
+                print(f"{kind} the sandbox: {times[kind][-1] * 1e3:.2f} ms per token", flush=True)
+        print(f"with it: {as_long(ratio_of_runs(times['without'], times['with']))} per token")
+
+
+if __name__ == "__main__":
+    main()

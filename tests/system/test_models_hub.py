@@ -24,7 +24,7 @@ from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise
 from tests.hubs import COMMIT, EXPIRED, SMALL_BYTES, TOKEN, HubStandIn
 from tests.split import in_two_parts
-from tests.unit.projectors import written_projector
+from tests.unit.projectors import Keys, written_projector
 
 TINY = load_shape("stories260k").model_copy(update={"feed_forward": 192})
 REPO = "armload/tiny-GGUF"
@@ -118,7 +118,7 @@ def test_of_a_repositorys_projector_fit_takes_the_header_and_bench_the_file(
     header_path = fetch_header(reference, Silent())
     _, header = read_outline(header_path)
     assert find_projector_header("", reference, header_path, header, Silent()) is None
-    width = {"vision.projection_dim": TINY.width}
+    width: Keys = {"vision.projection_dim": TINY.width}
     for name, changes in (
         ("mmproj-tiny-F16.gguf", {**width, "projector_type": "other"}),
         ("mmproj-tiny-Q8_0.gguf", {**width, "projector_type": "another"}),

@@ -207,6 +207,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "older-than": ("30",),
     "on": ("here", "virtual", "away"),
     "output": ("out/x", "out/x.gguf", "out/x.yaml", "out/x.html"),
+    "images": (".", "nowhere"),
     "image": ("picture.png", "picture.png,picture.png", "notes.txt", "nowhere.png"),
     "audio": ("sound.wav", "notes.txt"),
     "mmproj": ("mmproj.gguf", "m.gguf", "auto", "none"),

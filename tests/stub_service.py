@@ -191,7 +191,7 @@ class StubService:
 
 def _prompt_tokens(body: dict[str, Any]) -> int:
     texts = [body.get("prompt", ""), *(each["content"] for each in body.get("messages", ()))]
-    return max(7, sum(len(text.split()) for text in texts))
+    return max(7, sum(len(str(text).split()) for text in texts))
 
 
 def _indented(content: object) -> str:

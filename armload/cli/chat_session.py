@@ -17,7 +17,7 @@ from armload.core.near_names import did_you_mean, nearest_first
 from armload.report.chat import figures_line, saved_text
 from armload.report.layout import Details
 from armload.serving.chat import Answered, Chat, ContextFullError
-from armload.serving.chat_images import image_url, question_of, require_images
+from armload.serving.chat_images import question_of, require_images, sent_image
 from armload.serving.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class ChatSession:
         if not name:
             raise UsageError("/image needs a file.", "Example: /image photo.jpg")
         require_images(self.chat.partner)
-        self.images = (*self.images, image_url(Path(name).expanduser()))
+        self.images = (*self.images, sent_image(Path(name).expanduser()).url)
         terminal.say("The image goes with the next question.")
 
     def clear(self, _: str) -> None:

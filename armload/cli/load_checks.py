@@ -5,6 +5,7 @@ from __future__ import annotations
 from armload.analysis.load.records import read_objectives
 from armload.cli.load_options import GENERATED, OF_STARTED, ON_BOARD, LoadOptions
 from armload.core.errors import UsageError
+from armload.serving.dialects.openai import OpenAiChat
 from armload.serving.dialects.registry import POOLED
 
 
@@ -22,7 +23,7 @@ def check_combination(options: LoadOptions) -> LoadOptions:
             "the highest rate.",
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
-    options = _check_pooled(_check_varied(options))
+    options = _check_images(_check_pooled(_check_varied(options)))
     if options.data:
         options = options.refuse(
             ("stop_at_end",), "--data, whose answers always stop there", "Remove it."
@@ -92,6 +93,17 @@ def _check_pooled(options: LoadOptions) -> LoadOptions:
             )
         options = options.without_usual(("slo",))
     return options
+
+
+def _check_images(options: LoadOptions) -> LoadOptions:
+    if options.images is None:
+        return options
+    if options.dialect not in ("", OpenAiChat.name):
+        raise UsageError(
+            f"--images: dialect {options.dialect} has no images.",
+            f"Use --dialect {OpenAiChat.name}.",
+        )
+    return options.model_copy(update={"dialect": OpenAiChat.name})
 
 
 def _check_find_rate(options: LoadOptions) -> LoadOptions:

@@ -181,6 +181,8 @@ class LoadOptions(
     heading = "Load"
     alternatives: ClassVar[Alternatives] = (
         Exclusive((("rate",), ("concurrency",), ("stages",), ("replay",), ("find_rate",))),
+        Exclusive((("images",), ("data",)), "Remove one."),
+        Exclusive((("images",), ("replay",)), "Remove one."),
     )
     yields: ClassVar[Yields] = {
         "url": ON_BOARD,
@@ -222,6 +224,16 @@ class LoadOptions(
             heading="Service",
         ),
     ] = ""
+    images: Annotated[
+        Path | None,
+        Option(
+            "folder of images, one of which comes before each synthetic prompt, in turn; for "
+            "models with vision and their projector, which is found as by --mmproj auto of serve",
+            "FOLDER",
+            "none",
+            heading="Plan",
+        ),
+    ] = None
     api_key_file: Annotated[
         Path | None,
         Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from armload.core.bounds import size_words
 from armload.core.errors import DataError, UsageError
@@ -27,19 +28,28 @@ def require_images(partner: ChatPartner) -> None:
         )
 
 
-def image_url(path: Path) -> str:
-    """Read an image; return it upright as a URL that holds it.
+class SentImage(NamedTuple):
+    """An image as a request holds it: upright, in a URL, and its size in pixels."""
+
+    url: str
+    width: int
+    height: int
+
+
+def sent_image(path: Path) -> SentImage:
+    """Read an image once.
 
     Raises:
         UsageError: there is no such file.
         DataError: it is no image of a kind that servers take, is damaged, or too large.
         DiskError: it cannot be read.
     """
-    content = upright_picture(path).content
+    content, _, width, height = upright_picture(path)
     if len(content) > _MOST_BYTES:
         raise DataError(f"{path}: larger than {size_words(_MOST_BYTES)}.", smaller(path))
     kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    data = base64.b64encode(content).decode("ascii")
+    return SentImage(f"data:image/{kind};base64,{data}", width, height)
 
 
 def question_of(text: str, images: Sequence[str]) -> ChatMessage:

@@ -156,6 +156,8 @@ class Client:
             limit_tokens=request.max_tokens if self._dialect.is_streamed else None,
             is_fixed=self._dialect.is_streamed and is_fixed(body),
             sent_words=request.words,
+            image_width=request.image_width,
+            image_height=request.image_height,
             refused_counts=answer.refused_counts,
             finish_reason=answer.finish_reason,
             is_truncated=answer.is_truncated,

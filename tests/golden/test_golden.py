@@ -24,6 +24,7 @@ from tests.golden.sandbox import Sandbox, frozen, import_all
 FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
 UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
+    "report/load/table.py load_view": "no recorded load has images",
 }
 """Places that no case reaches, and why."""
 

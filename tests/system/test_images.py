@@ -154,3 +154,20 @@ def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
         assert asked(f"data:image/png;base64,{picture}") == 200
         assert asked(f"{service.about['url']}/health") >= 400
         assert asked("file:///etc/hostname") >= 400
+
+
+def test_a_load_with_images_tells_the_first_token_by_their_size(ann: Person) -> None:
+    folder = ann.folder / "pictures"
+    folder.mkdir()
+    Image.effect_noise((512, 512), 90).convert("RGB").save(folder / "large.png")
+    Image.effect_noise((64, 64), 90).convert("RGB").save(folder / "small.png")
+    done = ann.types(
+        *("load", "--board", BOARD, "--model", "seeing-Q8_0.gguf", "--images", str(folder)),
+        *("--concurrency", "1", "--requests", "6", "--warmup", "0", "--prompt-tokens", "8"),
+        *("--n-predict", "2", "--threads", "1", "--slots", "1", "--json"),
+    )
+    small, large = json.loads(done.stdout)["images"]
+    assert (small["width"], large["width"]) == (64, 512)
+    assert small["requests"] == large["requests"] == 3
+    # Of 64 and of 256 tokens, beside the same text.
+    assert large["prompt_tokens"] - small["prompt_tokens"] == 256 - 64

@@ -16,6 +16,7 @@ import pytest
 
 from armload.core.errors import ArmloadError, ConnectError, DataError, TransferError, UsageError
 from armload.core.progress import ProgressStep, Silent
+from armload.models.find_projector import find_projector, find_projector_header
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub import fetch, fetch_data, fetch_header
 from armload.models.hub_reference import NoSuchModelError
@@ -23,6 +24,7 @@ from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise
 from tests.hubs import COMMIT, EXPIRED, SMALL_BYTES, TOKEN, HubStandIn
 from tests.split import in_two_parts
+from tests.unit.projectors import Keys, written_projector
 
 TINY = load_shape("stories260k").model_copy(update={"feed_forward": 192})
 REPO = "armload/tiny-GGUF"
@@ -104,6 +106,34 @@ def test_a_model_arrives_whole_under_its_name_and_its_progress_is_seen(
     hub.starts.clear()
     assert fetch(f"{prefix}{REPO}{named}", Silent()) == path
     assert hub.starts == []
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+def test_of_a_repositorys_projector_fit_takes_the_header_and_bench_the_file(
+    hub: HubStandIn, tmp_path: Path, prefix: str
+) -> None:
+    files = hub.repositories[REPO]
+    del files["mmproj-Q4_K_M.gguf"]
+    reference = f"{prefix}{REPO}:Q8_0"
+    header_path = fetch_header(reference, Silent())
+    _, header = read_outline(header_path)
+    assert find_projector_header("", reference, header_path, header, Silent()) is None
+    width: Keys = {"vision.projection_dim": TINY.width}
+    for name, changes in (
+        ("mmproj-tiny-F16.gguf", {**width, "projector_type": "other"}),
+        ("mmproj-tiny-Q8_0.gguf", {**width, "projector_type": "another"}),
+    ):
+        files[name] = written_projector(tmp_path / name, changes=changes).read_bytes()
+    found = find_projector_header("", reference, header_path, header, Silent())
+    assert found is not None
+    assert (found[0].kind, found[0].sha256) == ("another", "")
+    whole = find_projector("auto", reference, header_path, header, Silent())
+    assert whole is not None
+    assert (whole.path.name, whole.kind) == ("mmproj-tiny-Q8_0.gguf", "another")
+    named = f"{prefix}{REPO}/mmproj-tiny-F16.gguf"
+    other = find_projector(named, reference, header_path, header, Silent())
+    assert other is not None
+    assert (other.path.name, len(other.sha256)) == ("mmproj-tiny-F16.gguf", 64)
 
 
 @pytest.mark.parametrize("prefix", HUBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -46,6 +47,20 @@ def test_the_parts_of_every_request_add_up_to_its_latency() -> None:
         assert account is not None
         assert account.whole.total_s == pytest.approx(record.end_s - record.scheduled_s)
         assert min(seconds for _, seconds in account.whole) > -1e-6
+
+
+def test_an_encoders_step_has_no_tokens_and_is_the_prompts_own() -> None:
+    observed = Simulated().serve(ALONE)
+    steps = [
+        step.model_copy(update={"prompt_tokens": 0, "tokens": 0, "sequences": 0})
+        if step.prompt_tokens
+        else step
+        for step in observed.steps
+    ]
+    seen = replace(observed, steps=tuple(steps))
+    parts = whole(seen, 3)
+    assert parts.own_s == pytest.approx(parts.total_s)
+    assert parts.total_s == pytest.approx(whole(observed, 3).total_s)
 
 
 def test_a_request_alone_is_not_slow_and_all_of_its_time_is_its_own() -> None:

@@ -36,6 +36,8 @@ from tests.stub_service import stub_service
             {"rate": "1", "dialect": "openai-embeddings", "n_predict": "8"},
             "--n-predict cannot be combined with --dialect openai-embeddings",
         ),
+        ({"rate": "1", "images": ".", "data": "d.jsonl"}, "Remove one."),
+        ({"rate": "1", "images": ".", "dialect": "llm-serving"}, "llm-serving has no images"),
         ({"rate": "1", "extra_body": "{"}, "--extra-body '{': not JSON"),
         ({"rate": "1", "extra_body": '{"stream": false}'}, "--extra-body: cannot set stream"),
         ({"rate": "1", "json_schema": "none.json"}, "There is no file of a JSON schema"),

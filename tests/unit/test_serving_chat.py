@@ -14,7 +14,7 @@ from PIL import Image
 from armload.core.errors import ArmloadError, ConnectError, DataError, RunError, UsageError
 from armload.report.chat import figures_line
 from armload.serving.chat import VARIED_TEMPERATURE, Chat, ChatSettings, ContextFullError, Reply
-from armload.serving.chat_images import image_url, question_of, require_images
+from armload.serving.chat_images import question_of, require_images, sent_image
 from armload.serving.chat_partner import ChatPartner
 from armload.serving.dialects.dialect import ChatMessage
 from armload.serving.interrupts import Interrupts
@@ -262,15 +262,15 @@ def test_what_is_no_thought_is_not_held_back() -> None:
 def test_images_go_as_parts_and_only_to_models_that_take_them(tmp_path: Any) -> None:
     png = tmp_path / "a.png"
     Image.new("RGB", (4, 2)).save(png)
-    message = question_of("What is it?", [image_url(png)])
+    message = question_of("What is it?", [sent_image(png).url])
     assert isinstance(message.content, tuple)
     assert message.content[0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
     assert message.text == "What is it?"
     (tmp_path / "b.txt").write_text("no")
     with pytest.raises(DataError, match="not an image"):
-        image_url(tmp_path / "b.txt")
+        sent_image(tmp_path / "b.txt")
     with pytest.raises(UsageError, match="There is no image"):
-        image_url(tmp_path / "c.png")
+        sent_image(tmp_path / "c.png")
     with stub_service() as service:
         with pytest.raises(UsageError, match="takes no images"):
             require_images(partner(service.url, takes_images=False))

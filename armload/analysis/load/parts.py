@@ -138,6 +138,8 @@ class Accounting:
         return median(map(self._storage_s, decode)) if decode else 0.0
 
     def _prompt(self, record: EndedRequest, from_s: float, to_s: float) -> Parts:
+        import numpy as np
+
         part = self._overlap(from_s, to_s)
         if part is None:
             return Parts(own_s=to_s - from_s)
@@ -148,7 +150,9 @@ class Accounting:
         processed = float((prompt * share).sum())
         own_tokens = record.new_prompt_tokens
         own_share = min(1.0, own_tokens / processed) if own_tokens and processed else 1.0
-        of_prompts = prompt / (prompt + columns.generated_tokens[rows])
+        tokens = prompt + columns.generated_tokens[rows]
+        # An encoder's step has no tokens, and is an image's, of a prompt.
+        of_prompts = np.where(tokens > 0, prompt / np.maximum(tokens, 1), 1.0)
         prompts_s = float((work_s * of_prompts).sum())
         paging_s = float((columns.paging_s[rows] * share).sum())
         throttling_s = float((columns.throttling_s[rows] * share).sum())

@@ -154,6 +154,7 @@ class RequestRecord(Value):
         limit_tokens: the most that it was asked to generate.
         is_fixed: it was to generate exactly as many.
         sent_words: of the prompt, with the turns before it.
+        image_width, image_height: of the image in it, in pixels; none without.
         refused_counts: by their names, counts of the server that are impossible, as it wrote them.
         finish_reason: in the dialect's word, such as ``stop`` or ``length``; ``unknown`` of an
             answer whose stream was ended properly and gave none.
@@ -188,6 +189,8 @@ class RequestRecord(Value):
     limit_tokens: int | None = None
     is_fixed: bool = False
     sent_words: int = 0
+    image_width: int | None = None
+    image_height: int | None = None
     refused_counts: dict[str, str] = Field(default_factory=dict)
     finish_reason: str = ""
     is_truncated: bool = False

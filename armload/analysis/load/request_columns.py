@@ -27,7 +27,7 @@ _SECONDS = ("scheduled_s", "begun_s", "held_s", "sent_s", "header_s", "first_chu
 _COUNTS = (
     *("number", "conversation", "turn", "turns", "status", "dimensions", "ignored_lines"),
     *("prompt_tokens", "generated_tokens", "cached_tokens", "new_prompt_tokens", "received_tokens"),
-    *("later_tokens", "chunk_count"),
+    *("later_tokens", "chunk_count", "image_width", "image_height"),
 )
 _FLAGS = (
     *("is_warmup", "is_timed", "is_cut_off", "is_truncated"),
@@ -80,6 +80,10 @@ class EndedRequest(Protocol):
     def later_tokens(self) -> int | None: ...
     @property
     def chunk_count(self) -> int: ...
+    @property
+    def image_width(self) -> int | None: ...
+    @property
+    def image_height(self) -> int | None: ...
     @property
     def dimensions(self) -> int | None: ...
     @property
@@ -239,6 +243,7 @@ class _Row:
     conversation, status, dimensions = (_Count[int | None]() for _ in range(3))
     prompt_tokens, generated_tokens = _Count[int | None](), _Count[int | None]()
     cached_tokens, new_prompt_tokens = _Count[int | None](), _Count[int | None]()
+    image_width, image_height = _Count[int | None](), _Count[int | None]()
     received_tokens, ignored_lines = _Count[int](), _Count[int]()
     later_tokens, chunk_count = _Count[int | None](), _Count[int]()
     is_warmup, is_timed, is_cut_off, is_truncated = _Flag(), _Flag(), _Flag(), _Flag()

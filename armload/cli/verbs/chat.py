@@ -133,7 +133,7 @@ def chat(options: ChatOptions) -> Result | None:
     from armload.cli import terminal
     from armload.cli.chat_session import ChatSession
     from armload.serving.chat import Chat, ChatSettings, lacks_chats
-    from armload.serving.chat_images import image_url, require_images
+    from armload.serving.chat_images import require_images, sent_image
     from armload.serving.interrupts import Interrupts
 
     is_typed = sys.stdin.isatty()
@@ -143,7 +143,7 @@ def chat(options: ChatOptions) -> Result | None:
             'Example: echo "Why is the sky blue?" | armload chat --json',
         )
     question = "" if is_typed else _read_question()
-    images = tuple(image_url(each.expanduser()) for each in options.image)
+    images = tuple(sent_image(each.expanduser()).url for each in options.image)
     progress = terminal.progress()
     settings = ChatSettings(
         system=options.system,

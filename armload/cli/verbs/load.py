@@ -43,6 +43,8 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
         users_of,
         varied_rate,
     )
+    from armload.engines.service_plan import ServingPlan
+    from armload.models.find_projector import AUTO
     from armload.runs.request import Request
     from armload.services.talking import target_installed
     from armload.serving.arrivals import read_arrivals
@@ -53,6 +55,7 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
     from armload.serving.find_rate import find_rate as search
     from armload.serving.hints import hints_about
     from armload.serving.load_runner import LoadRunner
+    from armload.serving.pictured import Pictured, read_images
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
     from armload.serving.request_defaults import WithDefaults, read_defaults
@@ -84,12 +87,15 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
         options.dialect or ("openai" if url or options.service else "llama-server")
     )
     plan = serving_plan(options.part(ServiceSettings))
+    if options.images and not (url or options.service):
+        plan = (plan or ServingPlan()).model_copy(update={"mmproj": AUTO})
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
     if data:
         first = check_data(data, spoken, answer=answer, most=most)
     first = defaults.applied(first)
     spoken.body(first, "")
     progress = terminal.progress()
+    images = read_images(options.images.expanduser(), progress) if options.images else ()
     reached: AbstractContextManager[LoadTarget]
     if options.service:
         where = options.board or VIRTUAL
@@ -125,6 +131,9 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
                 progress=progress,
             )
         )
+        if images and options.images:
+            takes = api.properties(target.model).takes_images
+            requests = Pictured(requests, images, options.images, takes=takes)
         work = WithDefaults(work=requests, defaults=defaults)
         for hint in hints_about(work.request(each) for each in range(min(most or 64, 64))):
             progress.say(hint)

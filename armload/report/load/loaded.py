@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from armload.analysis.load.assessed import AssessedPoint, SlowRequests, assess, slow_requests
 from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capacity_of
 from armload.analysis.load.findings import AnswersAtOnce
+from armload.analysis.load.images import ImageLatency, by_image_size
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
@@ -112,6 +113,11 @@ class LoadView:
                 f"No confidence intervals: the rate varies{left if len(self.points) > 1 else ''}."
             )
         return said
+
+    @property
+    def images(self) -> tuple[ImageLatency, ...]:
+        """The first token by the size of the image, over all points; empty without images."""
+        return by_image_size(record for point in self.points for record in point.observed.records)
 
     @property
     def has_energy(self) -> bool:
@@ -219,6 +225,7 @@ class LoadDocument(Value):
         objectives: that its requests were to stay within; none where none were given.
         capacity: what the service sustains within them.
         points: one for each rate or concurrency, the lowest first, or for each stage in order.
+        images: the time to the first token by the size of the image, over all points.
     """
 
     load: str
@@ -234,6 +241,7 @@ class LoadDocument(Value):
     objectives: Objectives | None
     capacity: Capacity | None
     points: tuple[AssessedPoint, ...]
+    images: tuple[ImageLatency, ...] = ()
 
     @classmethod
     def of(cls, loaded: LoadView) -> LoadDocument:
@@ -244,4 +252,5 @@ class LoadDocument(Value):
             load=loaded.load.id,
             capacity=loaded.capacity,
             points=tuple(point.assessed for point in loaded.points),
+            images=loaded.images,
         )

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.capacity import why_slow
+from armload.analysis.load.images import ImageLatency
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
 from armload.analysis.load.records import Load
@@ -31,6 +32,14 @@ from armload.serving.loads import LoadFolder
 if TYPE_CHECKING:
     from armload.report.pages import Page
 
+_IMAGES: tuple[Column[ImageLatency], ...] = (
+    Column(heading="image", of=lambda each: each.size),
+    Column(heading="answers", of=lambda each: each.requests, is_number=True),
+    Column(heading="prompt\ntokens", of=lambda each: each.prompt_tokens, write="{:,.0f}".format),
+    Column(heading="first token\nmedian", of=lambda each: each.ttft_s, write=words.seconds),
+    Column(heading="shortest", of=lambda each: each.least_s, write=words.seconds),
+    Column(heading="longest", of=lambda each: each.most_s, write=words.seconds),
+)
 _OFFERED_OTHERWISE_FROM = 0.10
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
 
@@ -100,6 +109,8 @@ class LoadResult(Result):
 def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     lines: list[RenderableType] = [point_table(loaded, is_main=True)]
+    if images := loaded.images:
+        lines += [Text(""), Table.of(_IMAGES, images)]
     lines += [Prose(each) for each in loaded.notes]
     if loaded.load.installed:
         lines.append(

@@ -87,6 +87,7 @@ class CompletionRequest(Value):
         tools: that a chat may call, as OpenAI describes them.
         tool_choice: which of them it must call, in OpenAI's form.
         extra_body: further keys of the request, such as sampling parameters.
+        image_width, image_height: of the image in it, in pixels; none without.
         may_reuse: a server that keeps earlier prompts may skip what this one begins with.
     """
 
@@ -101,6 +102,8 @@ class CompletionRequest(Value):
     tool_choice: str | dict[str, Any] | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     may_reuse: bool = False
+    image_width: int | None = None
+    image_height: int | None = None
 
     @property
     def last(self) -> str:

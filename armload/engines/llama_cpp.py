@@ -323,14 +323,14 @@ def settings_words(
     return words
 
 
-_ALL_LAYERS = "999"
+ALL_LAYERS = "999"
 
 
 def device_words(plan: Plan) -> list[str]:
     """Return the options of a program built for GPUs that say which device computes."""
     if plan.device is None:
         return []
-    return ["--device", "Vulkan0", "-ngl", _ALL_LAYERS] if plan.on_gpu else ["--device", "none"]
+    return ["--device", "Vulkan0", "-ngl", ALL_LAYERS] if plan.on_gpu else ["--device", "none"]
 
 
 def device_environment(plan: Plan) -> dict[str, str]:

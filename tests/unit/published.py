@@ -35,6 +35,7 @@ from armload.engines.job import (
 )
 from armload.engines.media import MediaNeed
 from armload.engines.output import ReportedFigure
+from armload.engines.placement import CpuOperation, DeviceShare, Placement
 from armload.engines.prediction import (
     Alternative,
     Division,
@@ -60,6 +61,7 @@ def talkative_run() -> Run:
         speculate="draft:small.gguf",
         cpus="0-1",
         governor="performance",
+        device="Vulkan0",
         kv_type="q8_0",
         lora="tuned.gguf",
         image="street.jpg",
@@ -105,6 +107,11 @@ def talkative_run() -> Run:
                 time_limit_s=60.0,
             ),
             "arguments": {"task": "words"},
+            "placement": Placement(
+                passes=9,
+                devices=(DeviceShare(name="Vulkan0", description="a GPU", operations=99),),
+                on_cpu=(CpuOperation(name="GET_ROWS", type="q4_0", operations=9),),
+            ),
             "reported": (ReportedFigure(name="npu_load", value=83.0, unit="%"),),
             "model": run.model.model_copy(
                 update={

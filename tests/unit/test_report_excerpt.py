@@ -93,7 +93,12 @@ def test_no_text_of_a_run_brings_a_secret_into_what_is_published(run: Run) -> No
 
 def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
     run = talkative_run()
-    formed = {"Plan.cpus", "Plan.kv_type", "Plan.speculate"}  # are checked when a run is read
+    formed = {
+        "Plan.cpus",
+        "Plan.device",
+        "Plan.kv_type",
+        "Plan.speculate",
+    }  # are checked when a run is read
     formed |= {"MediaNeed.products"}  # types of tensors, by which figures are told apart
     formed |= {"Reader.lines", "Reader.optional_lines", "Reader.token"}
     formed |= {"Answer.after", "Answer.before", "Answer.skips"}
@@ -193,6 +198,7 @@ def test_what_makes_a_result_checkable_is_published() -> None:
 def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrote() -> None:
     unusual: dict[str, Any] = {
         "engine": "dllama",
+        "device": "Vulkan1",
         "prompt": "a secret",
         "prompt_tokens": 64,
         "depth_tokens": 600,

@@ -34,10 +34,13 @@ def _with_small_print(column: Column[Cell], small: Callable[[Run], str]) -> Colu
     return column.from_another(lambda cell: Entry(text=column.of(cell), range=small(cell.runs[0])))
 
 
+def _engine(run: Run) -> str:
+    name = run.binary.engine or words.UNKNOWN
+    return f"{name} on {run.plan.device}" if run.plan and run.plan.on_gpu else name
+
+
 _BOARD, _MODEL, *_FIGURES, _VERDICT = PUBLISHED
-_ENGINE = Column[Cell](
-    heading="engine", of=lambda cell: cell.runs[0].binary.engine or words.UNKNOWN
-)
+_ENGINE = Column[Cell](heading="engine", of=lambda cell: _engine(cell.runs[0]))
 _COLUMNS: tuple[Column[Cell], ...] = (
     _with_small_print(_BOARD, lambda run: f"kernel {run.before.kernel or words.UNKNOWN}"),
     _with_small_print(

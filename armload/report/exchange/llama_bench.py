@@ -14,7 +14,7 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.build.binary import release_and_commit
 from armload.core.cpu_sets import cpu_mask
-from armload.engines.llama_cpp import repacked
+from armload.engines.llama_cpp import ALL_LAYERS, repacked
 from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.report.cells import Cell, cells_of
 from armload.report.formatting import weights
@@ -77,13 +77,15 @@ def _setup(run: Run) -> dict[str, object]:
     size = weights(model.parameters) if model.parameters else ""
     build_number, commit = release_and_commit(run.binary.engine_commit)
     kv_type = measurement_of(run).work.kv_type or "f16/f16"
+    on_gpu = plan is not None and plan.on_gpu
+    gpus = run.placement.devices if run.placement else ()
     mask = cpu_mask(plan.cpus) if plan and plan.cpus else "0"
     return {
         "build_commit": commit or "unknown",
         "build_number": build_number,
         "cpu_info": run.board.device or run.board.name,
-        "gpu_info": "",
-        "backends": "CPU",
+        "gpu_info": ", ".join(filter(None, (each.description for each in gpus))),
+        "backends": "Vulkan" if on_gpu else "CPU",
         "model_filename": model.name,
         "model_type": " ".join(filter(None, (model.architecture, size, model.quantisation))),
         "model_size": model.size_bytes or 0,
@@ -96,13 +98,13 @@ def _setup(run: Run) -> dict[str, object]:
         "poll": 50,
         "type_k": kv_type.partition("/")[0],
         "type_v": kv_type.partition("/")[2],
-        "n_gpu_layers": 0,
+        "n_gpu_layers": int(ALL_LAYERS) if on_gpu else 0,
         "n_cpu_moe": 0,
         "split_mode": "layer",
         "main_gpu": 0,
         "no_kv_offload": False,
         "flash_attn": _FLASH_ATTENTION[(plan and plan.flash_attention) or "auto"],
-        "devices": "none",
+        "devices": "/".join(each.name for each in gpus) or "none",
         "tensor_split": "0.00",
         "tensor_buft_overrides": "none",
         "load_mode": "auto",

@@ -61,6 +61,7 @@ def find_limit(
     forecast: GroupForecast | None = None,
     servers: Sequence[ServerLoad] = (),
     device_clocks: Sequence[ClockUse] = (),
+    embeds: bool = False,
 ) -> LimitFinding:
     """Return what limited the generating steps.
 
@@ -70,12 +71,15 @@ def find_limit(
         spread: over the members of a group; none on a board by itself.
         forecast: what that was expected to take; none where nothing was expected.
         servers: of the members.
+        embeds: it made embeddings, and generated nothing.
         device_clocks: in the run: a memory with another clock gives another rate than was measured.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
         if header is None:
             return NothingDecoded(lacking="trace")
+        if embeds:
+            return NothingDecoded(lacking="texts")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
     own = NodeActivity.of(header, steps)
     if spread is not None and own is not None:

@@ -19,13 +19,14 @@ from armload.engines.distributed import (
     DistributedRun,
     check_supported,
 )
+from armload.engines.embedding import EMBEDDING_PROGRAM, Embedding, embedding_plan
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
 from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called, projector_of
-from armload.models.model import Model
+from armload.models.model import Model, check_generates
 from armload.models.projector import Projector, check_fits
 from armload.models.tokens import check_draft
 
@@ -55,6 +56,8 @@ class Combination:
             return PROGRAMS
         if self.projector is not None:
             return (PERCEIVING_PROGRAM,)
+        if self.plan.embed is not None:
+            return (EMBEDDING_PROGRAM,)
         return (PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM,)
 
     def engine(self, binaries: Mapping[str, Binary]) -> Completion | DistributedRun:
@@ -68,6 +71,8 @@ class Combination:
         binary = binaries[self.programs[0]]
         if self.projector is not None:
             return Perception(self.plan, binary, self.model, self.projector, self.media)
+        if self.plan.embed is not None:
+            return Embedding(self.plan, binary, self.model)
         if self.plan.speculate is None:
             return Completion(self.plan, binary, self.model)
         return Speculation(self.plan, binary, self.model, self.draft)
@@ -94,6 +99,9 @@ def combination(
             "Use --engine llama.cpp or --engine dllama.",
         )
     model = with_adapters(model, plan.adapters, progress)
+    if plan.embed is not None:
+        return Combination(model=model, draft=None, plan=embedding_plan(plan, model))
+    check_generates(model)
     if plan.engine == "dllama":
         check_supported(plan)
         plan = whole_plan(plan, model)

@@ -24,6 +24,7 @@ _SUMS = (BUILD, MODEL_SUM)
 
 _NAMES = {
     "n_predict": "n",
+    "embed": "texts at a time",
     "depth_tokens": "depth",
     "cpus": "cores",
     "context_tokens": "context",

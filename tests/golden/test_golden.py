@@ -24,6 +24,7 @@ from tests.golden.sandbox import Sandbox, frozen, import_all
 FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
 UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
+    "cli/verbs/model.py _converted_adapter": "what it shows is a conversion, as of a checkpoint",
     "report/exchange/leaderboard.py write_leaderboard": "no recorded run is of the suite",
 }
 """Places that no case reaches, and why."""

@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFWriter
 
+from armload.models.vocabulary import english_words
+
 WIDTH, CONTEXT, LAYERS, INNER = 64, 256, 2, 128
 RANK = 4
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = ("\u2581the", "\u2581cat", "\u2581sat", "\u2581on", "\u2581a", "\u2581mat", "s", "ing")
+WORDS = (
+    *dict.fromkeys(f"\u2581{each}" for each in ("cat", "sat", "mat", *english_words()[:60])),
+    *("s", "ing"),
+)
 
 
 def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:

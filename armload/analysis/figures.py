@@ -43,6 +43,23 @@ FIGURES: tuple[Column[Run], ...] = (
         is_main=True,
         style="bold",
     ),
+    Column(
+        key="texts_per_s",
+        heading="texts",
+        unit="per s,\nmean",
+        of=lambda run: run.summary.texts and run.summary.texts.texts_per_s,
+        write=three_figures,
+        is_main=True,
+        is_optional=True,
+        style="bold",
+    ),
+    Column(
+        key="text_p50_s",
+        heading="p50 per\ntext",
+        of=lambda run: run.summary.texts and run.summary.texts.text_p50_s,
+        write=format_seconds,
+        is_optional=True,
+    ),
     *(
         Column(
             key=f"token_{name}_s",

@@ -19,7 +19,7 @@ from armload.models.model import Model
 SLOW_TOKEN_S = 60.0
 """Before a run that takes longer per token, a person is warned."""
 
-_FEWER = {"slot": "fewer --slots", "question": "a smaller --parallel"}
+_FEWER = {"slot": "fewer --slots", "question": "a smaller --parallel", "text": "a smaller --embed"}
 
 
 class FittedModel(Value):
@@ -84,6 +84,11 @@ def sentence(name: str, board: str, found: Prediction) -> str:
         return f"{refusal(name, board, found)} {remedy(found)}"
     doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
     opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
+    if found.texts is not None and found.texts.text_s is not None:
+        each, count = found.texts, found.texts.at_a_time
+        at_a_time = "alone" if count == 1 else f"with {count} at a time"
+        of_text = f"a text of {counted(each.tokens, 'token')}"
+        return f"{opening}: about {per_token(each.text_s)} for {of_text}, {at_a_time}."
     if found.token_s is None:
         notes = " ".join(note.sentence for note in found.notes)
         return f"{opening}; its speed cannot be predicted. {notes}".strip() + divided
@@ -340,9 +345,9 @@ def memory_source(models: Sequence[FittedModel]) -> str:
 
 
 def _speed(each: FittedModel) -> str:
-    """Return the time per token in brackets; nothing where it is unknown."""
-    time = each.prediction.token_s
-    return f" (about {per_token(time).split(' (')[0]} per token)" if time else ""
+    """Return the time per token, or per text, in brackets; nothing where it is unknown."""
+    time, unit = each.prediction.unit_s, "text" if each.prediction.texts else "token"
+    return f" (about {per_token(time).split(' (')[0]} per {unit})" if time else ""
 
 
 def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
@@ -357,5 +362,5 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
 
 
 def _token_s(each: FittedModel) -> float:
-    time = each.prediction.token_s
+    time = each.prediction.unit_s
     return time.value if time else float("inf")

@@ -63,6 +63,7 @@ def find_limit(
     servers: Sequence[ServerLoad] = (),
     device_clocks: Sequence[ClockUse] = (),
     on_gpu: bool = False,
+    embeds: bool = False,
 ) -> LimitFinding:
     """Return what limited the generating steps.
 
@@ -73,12 +74,15 @@ def find_limit(
         forecast: what that was expected to take; none where nothing was expected.
         servers: of the members.
         on_gpu: a GPU computed, whose work none of the trace's counters shows.
+        embeds: it made embeddings, and generated nothing.
         device_clocks: in the run: a memory with another clock gives another rate than was measured.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
         if header is None:
             return NothingDecoded(lacking="trace")
+        if embeds:
+            return NothingDecoded(lacking="texts")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
     if on_gpu:
         busy = median(step.cpu_ns / 1e9 / step.duration_s for step in decode)

@@ -68,7 +68,7 @@ class NothingDecoded(LimitFinding):
     """There are no steps to judge by."""
 
     kind: Literal["nothing decoded"] = "nothing decoded"
-    lacking: Literal["trace", "token times", "tokens"]
+    lacking: Literal["trace", "token times", "tokens", "texts"]
 
     def fact(self) -> str:
         match self.lacking:
@@ -78,12 +78,14 @@ class NothingDecoded(LimitFinding):
                 return "Without times per token, the limit cannot be determined."
             case "tokens":
                 return "Too few tokens were generated to determine the limit."
+            case "texts":
+                return "What limited the embedding of texts is not determined."
 
     def advice(self) -> str:
         match self.lacking:
             case "trace":
                 return "Check how the program ended."
-            case "token times":
+            case "token times" | "texts":
                 return ""
             case "tokens":
                 return "Generate more tokens with -n."

@@ -148,7 +148,12 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
     """Return what is wrong with the output of a program that ended well."""
     plan = job.plan
     found: list[RunFinding] = []
-    if plan is not None and output.header is not None:
+    if plan is not None and plan.embed is not None:
+        asked = (plan.prompt_tokens or 0) * (plan.texts or 0)
+        read = sum(step.prompt_tokens for step in prompting(output.steps))
+        if output.header is not None and read != asked:
+            found.append(PromptCount(requested_tokens=asked, processed_tokens=read))
+    elif plan is not None and output.header is not None:
         generated = sum(step.output_tokens for step in generating(output.steps))
         # The last token is sampled, and decoded by llama-mtmd-cli alone; the last accepted drafts
         # are more than asked.

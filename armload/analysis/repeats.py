@@ -191,7 +191,7 @@ def _figures(runs: Sequence[Run]) -> list[float]:
 
 def counts(run: Run) -> bool:
     """Return whether a run's median counts: nothing is wrong with it but that it is imprecise."""
-    return run.summary.token_s is not None and all(
+    return run.summary.median_s is not None and all(
         isinstance(each, Imprecise) for each in _found(run)
     )
 
@@ -216,7 +216,7 @@ def stop(
     last = runs[-1]
     if not counts(last) and not _may_pass(last):
         return NotRepeatable(reason=last.verdict.reasons[0])
-    if last.summary.token_s is None:
+    if last.summary.median_s is None:
         return NothingTimed()
     found = known(runs)
     if found and found.within is not None and found.within <= wanted.share:

@@ -46,6 +46,24 @@ class ExpertReads(Value):
     wait_s_per_token: float
 
 
+class TextFigures(Value):
+    """What a run took that embedded texts.
+
+    Attributes:
+        texts: that were embedded, or scored.
+        texts_per_s: of all passes over the weights, without loading.
+        text_p50_s: median time of a text: of a pass, divided between its texts.
+        pass_p50_s, pass_p90_s, pass_max_s: quantiles of the time of a pass.
+    """
+
+    texts: int
+    texts_per_s: float
+    text_p50_s: float
+    pass_p50_s: float
+    pass_p90_s: float
+    pass_max_s: float
+
+
 class Summary(Value):
     """Figures that are computed from the steps.
 
@@ -63,6 +81,7 @@ class Summary(Value):
         speculation: what guessed tokens gave; none where none were to be guessed.
         experts: how streamed experts were used; none of other weights.
         stages: of a run in which the model saw or heard, what each part of it took; else empty.
+        texts: of a run that embedded texts, which has no first token and none after it; else none.
     """
 
     ttft_s: float | None
@@ -77,11 +96,19 @@ class Summary(Value):
     speculation: SpeculationResult | None = None
     experts: ExpertReads | None = None
     stages: tuple[StageFigures, ...] = ()
+    texts: TextFigures | None = None
 
     @property
     def median_s(self) -> float | None:
-        """The median time per output token."""
+        """The median time per output token; of embedded texts, per text."""
+        if self.texts is not None:
+            return self.texts.text_p50_s
         return self.token_s.p50 if self.token_s else None
+
+    @property
+    def unit(self) -> str:
+        """What that is the time of."""
+        return "token" if self.texts is None else "text"
 
     @property
     def median_within_s(self) -> Interval | None:
@@ -170,6 +197,7 @@ def summarise(
     reported: Reported | None = None,
     *,
     speculates: bool = False,
+    texts_at_a_time: int | None = None,
 ) -> Summary:
     """Compute rates and quantiles.
 
@@ -179,6 +207,7 @@ def summarise(
 
     Args:
         speculates: tokens were to be guessed.
+        texts_at_a_time: that were embedded in a pass; none where text was generated.
     """
     if reported is not None:
         return Summary(**dict(reported), token_s=_token_times(token_times(header, steps)))
@@ -188,8 +217,10 @@ def summarise(
     decode_tokens = sum(each.tokens for each in decode)
     prompt_s = sum(step.duration_s for step in prompt)
     decode_s = sum(each.duration_s for each in decode)
+    is_generated = texts_at_a_time is None
+    began = header if is_generated else None
     return Summary(
-        ttft_s=(prompt[-1].end_ns - header.start_ns) / 1e9 if header and prompt else None,
+        ttft_s=(prompt[-1].end_ns - began.start_ns) / 1e9 if began and prompt else None,
         prefill_tps=prompt_tokens / prompt_s if prompt_s > 0 else None,
         decode_tps=decode_tokens / decode_s if decode_s > 0 else None,
         token_s=_token_times(token_times(header, steps)),
@@ -201,6 +232,20 @@ def summarise(
         speculation=_speculation(header, steps, decode) if speculates and decode else None,
         experts=_experts(decode),
         stages=stages_of(header, steps),
+        texts=_texts(prompt, texts_at_a_time) if texts_at_a_time and prompt_s > 0 else None,
+    )
+
+
+def _texts(passes_: Sequence[Step], at_a_time: int) -> TextFigures:
+    times = [step.duration_s for step in passes_]
+    p50 = quantile(times, 50)
+    return TextFigures(
+        texts=at_a_time * len(times),
+        texts_per_s=at_a_time * len(times) / sum(times),
+        text_p50_s=p50 / at_a_time,
+        pass_p50_s=p50,
+        pass_p90_s=quantile(times, 90),
+        pass_max_s=max(times),
     )
 
 

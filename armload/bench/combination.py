@@ -19,6 +19,7 @@ from armload.engines.distributed import (
     DistributedRun,
     check_supported,
 )
+from armload.engines.embedding import EMBEDDING_PROGRAM, Embedding, embedding_plan
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
@@ -27,7 +28,7 @@ from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
 from armload.models.find_projector import AUTO, NONE, find_projector
 from armload.models.gguf import read_outline
-from armload.models.model import Model
+from armload.models.model import Model, check_generates
 from armload.models.projector import Modality, Projector
 from armload.models.projector_choice import check_takes
 from armload.models.tokens import check_draft
@@ -58,6 +59,8 @@ class Combination:
             return PROGRAMS
         if self.projector is not None:
             return (PERCEIVING_PROGRAM,)
+        if self.plan.embed is not None:
+            return (EMBEDDING_PROGRAM,)
         return (PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM,)
 
     def engine(self, binaries: Mapping[str, Binary]) -> Completion | DistributedRun:
@@ -71,6 +74,8 @@ class Combination:
         binary = binaries[self.programs[0]]
         if self.projector is not None:
             return Perception(self.plan, binary, self.model, self.projector, self.media)
+        if self.plan.embed is not None:
+            return Embedding(self.plan, binary, self.model)
         if self.plan.speculate is None:
             return Completion(self.plan, binary, self.model)
         return Speculation(self.plan, binary, self.model, self.draft)
@@ -97,6 +102,9 @@ def combination(
             "Use --engine llama.cpp or --engine dllama.",
         )
     model = with_adapters(model, plan.adapters, progress)
+    if plan.embed is not None:
+        return Combination(model=model, draft=None, plan=embedding_plan(plan, model))
+    check_generates(model)
     if plan.engine == "dllama":
         check_supported(plan)
         plan = whole_plan(plan, model)

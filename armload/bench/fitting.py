@@ -44,6 +44,7 @@ from armload.runs.predicting import (
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import leased_board, session
+from armload.runs.texts import embedding_of
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -173,7 +174,7 @@ def _predicted_from_facts(
     """Predict from the files of boards that do not answer."""
     if group is None:
         facts, target = boards[0].facts, boards[0].target
-        its = plan_with(plan, outlined.media)
+        its = _own(plan, outlined)
         return predict_from_facts(
             *(facts, target, outlined.model, its, outlined.header), media=outlined.media
         )
@@ -290,7 +291,7 @@ def _fit_one(
             *(each.name, chosen.name, each.model),
             predict_from_facts(
                 *(chosen.specs, chosen.hardware.target, each.model),
-                *(plan_with(plan, each.media), each.header),
+                *(_own(plan, each), each.header),
                 media=each.media,
             ),
             family=each.family,
@@ -314,17 +315,22 @@ def _advice(board: str, models: Sequence[FittedModel], *, is_listing: bool) -> s
 
 
 def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:
-    its = plan_with(plan, outlined.media)
+    its = _own(plan, outlined)
     if outlined.header is None:
         return predict_without_runs(board.where, outlined.model, its, outlined.media)
     check_architecture(board.where.binaries[PROGRAM], outlined.model)
     return board.predict(outlined.model, outlined.header, its, outlined.media)
 
 
+def _own(plan: Plan, outlined: OutlinedModel) -> Plan:
+    """Return what a model is to run: with an image, or embedding texts, where it does that."""
+    return embedding_of(plan_with(plan, outlined.media), outlined.model)
+
+
 def _slowest_last(model: FittedModel) -> tuple[float, int, int]:
     found = model.prediction
     wanted_bytes = found.memory.wanted_bytes if found.memory else 0
-    time_s = found.token_s.value if found.token_s else math.inf
+    time_s = found.unit_s.value if found.unit_s else math.inf
     return (time_s, wanted_bytes, model.size_bytes)
 
 

@@ -73,7 +73,9 @@ class OutlinedModel(NamedTuple):
             command = ""
         else:
             kind = ("--type", self.file_type) if self.file_type else ()
-            command = join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
+            embeds = ("--embed", str(found.texts.at_a_time)) if found.texts else ()
+            words = ("--board", board, "--model", self.reference, *kind, *embeds)
+            command = join(("armload", "bench", *words))
         return fitted(
             *(self.name, board, self.model, found),
             family=self.family,
@@ -166,7 +168,7 @@ def _outlined(
 ) -> Iterator[OutlinedModel]:
     path = header_of(name, progress)
     model, header = read_outline(path)
-    check_generates(model)
+    check_generates(model, or_embeds=True)
     if not file_types:
         yield OutlinedModel(name, model, whole_header(path), outline=header)
     for each in file_types:

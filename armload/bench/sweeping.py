@@ -39,7 +39,7 @@ def combinations(
     """
     return tuple(
         combination(model, decided(model, plan), progress, reference=name)
-        for name, model in _models_called(model_names, progress)
+        for name, model in _models_called(model_names, plans, progress)
         for plan in plans
     )
 
@@ -53,7 +53,7 @@ def suite_cells(
 ) -> tuple[Combination, ...]:
     """Return the cells of a suite, without tests that are too long for a model; these are said."""
     found: list[Combination] = []
-    for name, model in _models_called(model_names, progress):
+    for name, model in _models_called(model_names, plans, progress):
         too_long = suite.too_long_for(model)
         if too_long:
             names = ", ".join(test.name for test in too_long)
@@ -75,9 +75,12 @@ def suite_cells(
     return tuple(found)
 
 
-def _models_called(names: Sequence[str], progress: Progress) -> list[tuple[str, Model]]:
+def _models_called(
+    names: Sequence[str], plans: Sequence[Plan], progress: Progress
+) -> list[tuple[str, Model]]:
     """Return models with what they are called; no file under two names."""
-    models = [(name, model_called(name, progress)) for name in names]
+    embeds = any(plan.embed is not None for plan in plans)
+    models = [(name, model_called(name, progress, or_embeds=embeds)) for name in names]
     known: dict[str, str] = {}
     for name, model in models:
         other = known.setdefault(model.sha256, name)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from armload.build.archive import EngineProject
 from armload.build.binary import Binary
-from armload.build.source import BUILT_EXAMPLE
+from armload.build.source import BUILT_EXAMPLES
 from armload.core.errors import UsageError
 from armload.core.near_names import nearest_first
 from armload.core.places import data_path
@@ -116,7 +116,7 @@ def programs_offered(folder: Path, engine: EngineProject = "llama.cpp") -> list[
         return [DLLAMA]
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
     project = Project(folder, settings=overlay)
-    theirs = [name for part in ("tools", BUILT_EXAMPLE) for name in project.executables(part)]
+    theirs = [name for part in ("tools", *BUILT_EXAMPLES) for name in project.executables(part)]
     return sorted([*theirs, SCORER]) if theirs else []
 
 

@@ -25,14 +25,14 @@ from armload.core.yamlfile import load_named
 _KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
 _DISTRIBUTED = "distributed-llama"
-BUILT_EXAMPLE = "examples/speculative-simple"
+BUILT_EXAMPLES = ("examples/embedding", "examples/speculative-simple")
 BUILT_PARTS = (
     "CMakeLists.txt",
     "LICENSE",
     "app",
     "cmake",
     "common",
-    BUILT_EXAMPLE,
+    *BUILT_EXAMPLES,
     "ggml",
     "include",
     "licenses",

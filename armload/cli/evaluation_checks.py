@@ -13,12 +13,12 @@ from armload.evaluation.task import load_task
 if TYPE_CHECKING:
     from armload.cli.verbs.evaluation import EvalOptions
 
-LOGITS = "logits"
+LOGITS, SIMILARITY = "logits", "similarity"
 
 
 def has_questions(task: str) -> bool:
-    """Tell whether a task is one of armload's own, and not logits or one of lm-eval."""
-    return task != LOGITS and not task.startswith(PREFIX)
+    """Tell whether a task has questions, as logits, similarity and those of lm-eval have not."""
+    return task not in (LOGITS, SIMILARITY) and not task.startswith(PREFIX)
 
 
 def check_combination(options: EvalOptions) -> EvalOptions:
@@ -41,6 +41,12 @@ def check_combination(options: EvalOptions) -> EvalOptions:
         )
     if has_questions(options.task):
         return _check_task(options)
+    if options.task == SIMILARITY:
+        options = options.refuse(
+            ("parallel", "context_tokens"),
+            "--task similarity, which embeds as many sentences at a time as fit into a pass",
+            "Remove it.",
+        )
     is_file = options.given(("prompt",)) and options.task == LOGITS
     return options.refuse(
         ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),

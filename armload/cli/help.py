@@ -33,6 +33,7 @@ _HEADINGS = (
     *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
     *(
         "Images and sounds",
+        "Embeddings",
         "Sampling",
         "Quantisation",
         "Repeats",

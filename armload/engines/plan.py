@@ -42,6 +42,11 @@ MOST_THREADS = 512
 
 MOST_TEMPERATURE = 1000.0
 
+MOST_EMBEDDED = 256
+"""As llama.cpp's limit of sequences."""
+
+MOST_TEXTS = 1_000_000
+
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once, if a plan says nothing."""
 
@@ -356,6 +361,7 @@ class Computation(OptionGroup):
         return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
+Embedded = Annotated[int, Field(ge=1, le=MOST_EMBEDDED)] | None
 Pooling = Literal["model", "mean", "cls", "last", "rank"]
 """How a text's tokens become one embedding, or with ``rank`` a score; ``model``: as in its file."""
 
@@ -382,6 +388,10 @@ class Plan(Computation):
         audio: a file that it hears before the prompt; none without.
         mmproj: the projector by which it does; none for the one that lies beside the model.
         image_max_tokens: of one image, where its size decides; none for the projector's own limit.
+        embed: texts that are embedded, or scored, at a time, instead of generating; none to
+            generate.
+        pooling: how a text's tokens become one embedding.
+        texts: to embed; none for what several passes take.
         n_predict: tokens to generate.
         context_tokens: none for prompt and ``n_predict`` with some room.
         batch_tokens: prompt tokens that are given to the engine at a time.
@@ -464,6 +474,41 @@ class Plan(Computation):
     audio: Annotated[MediaPath | None, AUDIO] = None
     mmproj: Annotated[MediaPath | None, MMPROJ] = None
     image_max_tokens: Annotated[TokenCount | None, IMAGE_MAX_TOKENS, LEAVES] = None
+    embed: Annotated[
+        Embedded,
+        Option(
+            "embed texts of --prompt-tokens tokens (128) instead of generating, so many at a time; "
+            "a reranker scores them",
+            "N",
+            several="commas",
+            heading="Embeddings",
+            harmless="anywhere",
+        ),
+        LEAVES,
+    ] = None
+    pooling: Annotated[
+        Pooling,
+        Option(
+            "how to pool a text's tokens: as the model's file specifies (model), or by mean, cls, "
+            "last or rank",
+            "POOLING",
+            needs="embed",
+            heading="Embeddings",
+        ),
+        LEAVES,
+    ] = "model"
+    texts: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None,
+        Option(
+            "texts to embed, in whole passes",
+            "N",
+            "16 passes",
+            needs="embed",
+            heading="Embeddings",
+            harmless="anywhere",
+        ),
+        LEAVES,
+    ] = None
     n_predict: Annotated[
         TokenCount,
         Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),

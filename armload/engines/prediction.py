@@ -102,7 +102,7 @@ class Sequences(Value):
     """
 
     count: int = 1
-    kind: Literal["run", "slot", "question"] = "run"
+    kind: Literal["run", "slot", "question", "text"] = "run"
     least_tokens: int = 1
 
 
@@ -239,6 +239,20 @@ class MediaForecast(Value):
     encoder_s: Expected | None = None
 
 
+class TextForecast(Value):
+    """What is expected of texts that are embedded, or scored.
+
+    Attributes:
+        tokens: of each.
+        at_a_time: in a pass over the weights.
+        text_s: per text; none where it is unknown.
+    """
+
+    tokens: int
+    at_a_time: int
+    text_s: Expected | None = None
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -265,6 +279,7 @@ class Prediction(Value):
         division: of a group for which no run is planned yet.
         notes: what a reader should know of these figures.
         media: an image, or a sound, before the prompt; its tokens are among ``prompt_tokens``.
+        texts: of a run that embeds texts, which has no times of tokens; none of others.
     """
 
     verdict: FitVerdict
@@ -285,3 +300,9 @@ class Prediction(Value):
     division: Division | None = None
     notes: tuple[PredictionNote, ...] = ()
     media: MediaForecast | None = None
+    texts: TextForecast | None = None
+
+    @property
+    def unit_s(self) -> Expected | None:
+        """Per output token, or per text that is embedded; by it models are compared."""
+        return self.texts.text_s if self.texts else self.token_s

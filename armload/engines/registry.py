@@ -5,6 +5,7 @@ from __future__ import annotations
 from armload.core.errors import DataError
 from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun, DistributedWorker
+from armload.engines.embedding import Embedding
 from armload.engines.engine import Engine
 from armload.engines.importance import Importance
 from armload.engines.perception import Perception
@@ -17,7 +18,7 @@ from armload.engines.watched.engine import WatchedProgram
 
 ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
-    *(RpcServer, DistributedRun, DistributedWorker, Perception),
+    *(RpcServer, DistributedRun, DistributedWorker, Perception, Embedding),
 )
 
 RESULTS = tuple(name for engine in ENGINES for name in engine.results)

@@ -14,6 +14,7 @@ from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.distributed import DistributedRun
+from armload.engines.embedding import Embedding
 from armload.engines.perception import Perception
 from armload.engines.plan import Plan
 from armload.engines.scorer import Scoring, ScoringPlan
@@ -98,6 +99,11 @@ def sent_engine(engine: BoardEngine, files: Files) -> SentEngine:
     if isinstance(engine, Perception):
         raise UsageError(
             "--image and --audio cannot run through a gateway: projectors are not sent there.",
+            "Omit --scheduler.",
+        )
+    if isinstance(engine, Embedding):
+        raise UsageError(
+            "--embed cannot run through a gateway: its texts are not sent there.",
             "Omit --scheduler.",
         )
     model = files.model(engine.model)

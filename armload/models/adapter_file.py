@@ -10,6 +10,7 @@ from pathlib import Path
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file, require_utf_8, unreadable
 from armload.core.progress import Progress
+from armload.core.shell import join
 from armload.models.adapter import Adapter, AdapterChoice
 from armload.models.gguf import read_outline
 from armload.models.header import Header, Tensor, check_whole, read_header
@@ -57,7 +58,7 @@ def _read(choice: AdapterChoice, model: Model, base: Header, progress: Progress)
     if path.is_dir() and (path / "adapter_config.json").is_file():
         raise DataError(
             f"--lora: {path}: this is a PEFT checkpoint, not a GGUF adapter.",
-            "Convert it with the convert_lora_to_gguf.py of llama.cpp, and give the result.",
+            f"Convert it, and give the result: {join(('armload', 'model.convert', str(path)))}",
         )
     require_file(path, "adapter", "Give the path of a GGUF file: --lora FILE[:SCALE].")
     require_utf_8(path)

@@ -18,6 +18,7 @@ EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
 POSITION_EMBEDDING = "position_embd.weight"
+TYPE_EMBEDDING = "token_types.weight"
 
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _BLOCK = re.compile(r"(?:^|\.)blk\.(\d{1,6})\.")
@@ -172,15 +173,20 @@ class Metadata:
 
         It does so with what it multiplies with, if the rows come in eights.
         """
-        tables = {PER_LAYER_EMBEDDING, POSITION_EMBEDDING}
-        if OUTPUT in self._tensors:
-            tables.add(EMBEDDING)
+        tables = self._tables
         sizes: Counter[str] = Counter()
         for tensor in self._tensors.values():
             is_matrix = len(tensor.shape) == (3 if "_exps." in tensor.name else 2)
             if is_matrix and tensor.name not in tables and tensor.shape[1] % 8 == 0:
                 sizes[tensor.type_name] += tensor.size_bytes
         return dict(sizes)
+
+    @property
+    def _tables(self) -> set[str]:
+        """Return the names of the matrices of which a token only reads a row."""
+        tables = {PER_LAYER_EMBEDDING, POSITION_EMBEDDING, TYPE_EMBEDDING}
+        has_no_logits = self.purpose == RANKS or self.purpose.endswith(EMBEDS)
+        return {*tables, EMBEDDING} if OUTPUT in self._tensors or has_no_logits else tables
 
     def _used(self, size: Callable[[Tensor], int]) -> int:
         """Every weight is read once per step, except unused experts and lookup tables.
@@ -190,9 +196,7 @@ class Metadata:
         idle = tuple(f"blk.{layer}." for layer in range(self.trunk_layers, self.layers))
         experts = self.number("expert_count", 0)
         used = self.number("expert_used_count", 0)
-        by_row = {PER_LAYER_EMBEDDING, POSITION_EMBEDDING}
-        if OUTPUT in self._tensors:
-            by_row.add(EMBEDDING)
+        by_row = self._tables
         total = 0
         for tensor in self._tensors.values():
             if tensor.name.startswith(idle):

@@ -128,7 +128,12 @@ def check_generates(model: Model, *, or_embeds: bool = False) -> None:
     pools = model.embeds or model.ranks
     if model.purpose and not (or_embeds and pools):
         what = "rankings" if model.ranks else "embeddings"
-        others = f" For its {what}: armload serve --model FILE --embeddings model" if pools else ""
+        others = (
+            f" For its {what}: armload bench --embed 8 --model FILE, or armload serve --model FILE "
+            "--embeddings model"
+            if pools
+            else ""
+        )
         raise DataError(
             f"{model.path}: this model ({model.architecture}) does not generate text: it "
             f"{model.purpose}.",

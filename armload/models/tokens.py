@@ -14,6 +14,8 @@ from armload.models.vocabulary import SPACE, english_words
 
 _TOKENS = "tokenizer.ggml.tokens"
 _BYTE_PAIR_SPACE = "\u0120"
+_SPACED = frozenset(("llama", "bert", "t5"))
+"""Kinds of vocabularies whose words begin with SentencePiece's mark."""
 _FEWEST_WORDS = 4
 _SEED = 20260101
 
@@ -25,7 +27,7 @@ _BEGIN_WITH_A_TOKEN = frozenset(
 
 
 def prompt_of(path: Path, tokens: int) -> str:
-    """Return a text that a model reads as so many tokens, its beginning-of-text token counted.
+    """Return a text that a model reads as so many tokens, those that it adds itself counted.
 
     The words have no sense together, and are always the same for the same vocabulary. What an
     engine makes of them shows in its trace.
@@ -40,7 +42,7 @@ def prompt_of(path: Path, tokens: int) -> str:
     kind = header.metadata.get("tokenizer.ggml.model")
     pieces = header.metadata.get(_TOKENS)
     known = frozenset(pieces.strings) if isinstance(pieces, Array) else frozenset()
-    space = {"llama": SPACE, "gpt2": _BYTE_PAIR_SPACE}.get(str(kind))
+    space = {"gpt2": _BYTE_PAIR_SPACE, **dict.fromkeys(_SPACED, SPACE)}.get(str(kind))
     whole = [word for word in english_words() if space is not None and space + word in known]
     if len(whole) < _FEWEST_WORDS:
         raise UsageError(
@@ -49,10 +51,17 @@ def prompt_of(path: Path, tokens: int) -> str:
             "Give the text of a prompt with --prompt.",
         )
     of_pieces, stated = kind == "llama", header.metadata.get
-    begins = stated("tokenizer.ggml.add_bos_token")
+    begins, ends = stated("tokenizer.ggml.add_bos_token"), stated("tokenizer.ggml.add_eos_token")
     if not isinstance(begins, bool):
-        begins = of_pieces or stated("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
-    chosen = random.Random(_SEED).choices(whole, k=tokens - begins)  # noqa: S311 - no secret
+        begins = kind in _SPACED or stated("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
+    added = 2 if kind == "bert" else begins + (ends if isinstance(ends, bool) else kind == "t5")
+    if tokens <= added:
+        raise UsageError(
+            f"{path}: a text of {tokens} tokens would be empty: this model adds "
+            f"{added} of its own.",
+            f"Use --prompt-tokens {added + 1} or more.",
+        )
+    chosen = random.Random(_SEED).choices(whole, k=tokens - added)  # noqa: S311 - no secret
     puts_space_first = of_pieces and stated("tokenizer.ggml.add_space_prefix") is not False
     return " ".join(chosen) if puts_space_first else f" {' '.join(chosen)}"
 

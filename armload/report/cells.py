@@ -88,7 +88,9 @@ class Cell:
     def counted(self) -> tuple[Run, ...]:
         """The runs that the figures are from: the undisturbed, or where none is, all with any."""
         undisturbed = tuple(run for run in self.runs if run.verdict.valid or counts(run))
-        return undisturbed or tuple(run for run in self.runs if run.summary.decode_tps)
+        return undisturbed or tuple(
+            run for run in self.runs if run.summary.decode_tps or run.summary.texts
+        )
 
     @property
     def is_valid(self) -> bool:
@@ -131,6 +133,8 @@ class Cell:
         The interval is the one that ``show`` gives for the run, or for the repeats; of too few
         repeats it has no upper end.
         """
+        if any(run.summary.texts for run in self.runs):
+            return None
         if any(run.place is not None and run.place.precision is not None for run in self.runs):
             found = known(self.runs)
             if found is not None:

@@ -42,7 +42,7 @@ def fit_view(fit: Fit) -> Group:
     lines += [Text(""), Prose(memory_source(fit.models)), *_about_prompt([fit])]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
-    timed = [each for each in fit.models if each.prediction.token_s]
+    timed = [each for each in fit.models if each.prediction.token_s or each.prediction.texts]
     how = _how_to_run(fit.models)
     return Group(_with_notes(lines, timed, fit.recommendation), *how)
 
@@ -153,6 +153,12 @@ def _boards_columns(heading: str, found: BoardsFit) -> list[Column[tuple[Fit, Fi
         Column(heading="per token", is_number=True, of=of(lambda its: _time(its.token_s))),
         Column(heading="tokens/s", is_number=True, of=of(_tokens_per_s)),
         Column(heading="first\ntoken", is_number=True, of=of(lambda its: _time(its.ttft_s))),
+        Column(
+            heading="per text",
+            is_number=True,
+            is_optional=True,
+            of=of(lambda its: _time(its.texts and its.texts.text_s)),
+        ),
         Column(heading="limited\nby", of=of(_limit)),
     ]
     if any(fit.engine != "llama.cpp" for fit in found.boards):
@@ -233,11 +239,13 @@ def _verdict(found: Prediction) -> Text:
 
 
 def _times(fit: Fit) -> Table:
+    has_texts = any(each.prediction.texts for each in fit.models)
     table = Table(
         Column(heading="model", below=""),
         Column(heading="verdict"),
         Column(heading="per token", is_number=True),
         Column(heading="first\ntoken", is_number=True),
+        *([Column(heading="per text", is_number=True)] if has_texts else []),
         Column(heading="of which\nloading", is_number=True),
         Column(heading="limited\nby"),
     )
@@ -248,6 +256,7 @@ def _times(fit: Fit) -> Table:
             _verdict(found),
             _time(found.token_s),
             _time(found.ttft_s),
+            *([_time(found.texts and found.texts.text_s)] if has_texts else []),
             _time(found.load_s),
             limit_of(found) if found.token_s else UNKNOWN,
         )

@@ -156,6 +156,10 @@ def _without_a_rate(cells: Sequence[Cell]) -> str:
         return run_words.headline(valid[0])
     boards = boards_of(cells)
     where = f"on {boards[0]}" if len(boards) == 1 else f"on {len(boards)} boards"
+    rates = {cell: per_s for cell in cells if cell.valid and (per_s := cell.value("texts_per_s"))}
+    if rates:
+        best = max(rates, key=rates.__getitem__)
+        return f"{words.rate(rates[best])} texts per second at best {where}: {best.label}"
     return f"{len(valid)} valid runs {where}, none with tokens per second"
 
 

@@ -89,7 +89,9 @@ def progress_line(runs: Sequence[Run]) -> str:
     together = f"; {_width(found)}" if found and found.within is not None else ""
     if not counts(latest):
         together = f"; not counted: {', '.join(each.name for each in latest.verdict.findings)}"
-    return f"run {len(runs)}: {words.seconds(latest.summary.median_s)} per token (median){together}"
+    summary = latest.summary
+    median = f"{words.seconds(summary.median_s)} per {summary.unit} (median)"
+    return f"run {len(runs)}: {median}{together}"
 
 
 def together(runs: Sequence[Run], stop: Stop) -> Details:
@@ -102,7 +104,8 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     of_all = "" if count == len(runs) else f", {count} of them counted"
     rows = [("runs", f"{len(runs)}{of_all}")]
     if found:
-        median = f"{words.seconds(found.median_s)} per token{confidence(found)}"
+        unit = runs[-1].summary.unit
+        median = f"{words.seconds(found.median_s)} per {unit}{confidence(found)}"
         rows.append(("median", f"{median}; {_width(found)}"))
     why = stop.fact()
     for reason in middle(runs).verdict.reasons:  # it is shown with that run

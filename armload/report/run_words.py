@@ -31,7 +31,7 @@ def headline(run: Run) -> str:
     """Say the run's result in one sentence, and first that it is not valid if it is not."""
     decode_tps, median_s = run.summary.decode_tps, run.summary.median_s
     if median_s is not None or decode_tps is not None:
-        said = speed(median_s, decode_tps)
+        said = speed(median_s, decode_tps, run.summary.unit)
     elif run.plan is None:
         wall_s = run.summary.wall_s
         lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
@@ -44,12 +44,16 @@ def headline(run: Run) -> str:
     return f"{doubt}{said}{after} on {run.board.name}"
 
 
-def speed(median_s: float | None, decode_tps: float | None) -> str:
-    """Say how fast tokens came, as every headline says it: by their median where that is known."""
+def speed(median_s: float | None, decode_tps: float | None, unit: str = "token") -> str:
+    """Say how fast tokens came, as every headline says it: by their median where that is known.
+
+    Args:
+        unit: what came; also ``text``.
+    """
     if not median_s:
         return f"{rate(decode_tps)} tokens per second (mean)"
-    per_s = f"{rate(1 / median_s)} tokens per second, " if median_s <= 1 else ""
-    return f"{seconds(median_s)} per token ({per_s}median)"
+    per_s = f"{rate(1 / median_s)} {unit}s per second, " if median_s <= 1 else ""
+    return f"{seconds(median_s)} per {unit} ({per_s}median)"
 
 
 def limit_sentence(run: Run) -> str:
@@ -253,7 +257,7 @@ def prediction_line(run: Run) -> str:
     how = f"{found.verdict}, {_SOURCES[found.compute]}"
     expected = f"{per_token(found.token_s)} per token{on} ({how})"
     median_s = run.summary.median_s
-    if median_s is None:
+    if median_s is None or run.summary.texts is not None:
         return expected
     ratio = median_s / found.token_s.value
     if ratio >= _TIMES_FROM:

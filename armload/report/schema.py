@@ -26,6 +26,7 @@ from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.quantising import QuantisedModels
+from armload.evaluation.similarity import Similarity
 from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.models.projector import Projector
@@ -171,6 +172,7 @@ DOCUMENTS = (
     Schema(
         name="harness", value=HarnessResult, title="tasks of lm-evaluation-harness", verbs=("eval",)
     ),
+    Schema(name="similarity", value=Similarity, title="pairs of sentences", verbs=("eval",)),
     Schema(name="logits", value=LogitsDocument, title="logits and a reference", verbs=("eval",)),
     Schema(
         name="tradeoffs",

@@ -28,6 +28,7 @@ _SUMS = (BUILD, MODEL_SUM)
 
 _NAMES = {
     "n_predict": "n",
+    "embed": "texts at a time",
     "depth_tokens": "depth",
     "cpus": "cores",
     "context_tokens": "context",

@@ -83,7 +83,9 @@ class SweepProgress:
         """Yield the line of a run, or of one that could not be started; first the head, once."""
         if not self._has_begun:
             self._has_begun = True
-            head = f"{'run'.rjust(self._number_width)}  {'per token':>9}"
+            is_of_texts = not isinstance(ended, ArmloadError) and ended.summary.texts
+            per = "per text" if is_of_texts else "per token"
+            head = f"{'run'.rjust(self._number_width)}  {per:>9}"
             yield f"{head}  {'prefill':>7}  {'decode':>7} (tok/s)"
         self._done += 1
         number = f"{self._done}/{self._total}".rjust(self._number_width)

@@ -154,7 +154,11 @@ def assemble(job: Job, folder: Path) -> Run:
     )
     departure = read_departure(job, output.text or "", folder)
     speculates = job.plan is not None and job.plan.speculate is not None
-    summary = summarise(header, steps, output.reported, speculates=speculates)
+    summary = summarise(
+        *(header, steps, output.reported),
+        speculates=speculates,
+        texts_at_a_time=job.plan.embed if job.plan else None,
+    )
     # The board looks once a second; a trace looks at every step, and may begin late.
     peaks = read_peaks(folder)
     seen = [output.memory] if output.memory else []
@@ -214,6 +218,7 @@ def assemble(job: Job, folder: Path) -> Run:
                 ],
                 device_clocks=around.device_clocks,
                 on_gpu=job.plan is not None and job.plan.on_gpu,
+                embeds=job.plan is not None and job.plan.embed is not None,
             )
         ),
         verdict=Verdict.of(judge(job, output, ended, around, departure)),

@@ -21,6 +21,7 @@ from armload.build.target import load_target
 from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
+from armload.engines.embedding import embedding_need, one_text
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.media import MediaNeed
@@ -49,6 +50,7 @@ from armload.runs.resources import (
 )
 from armload.runs.session import Predictor, ReachedBoard, Session, leased_board, leased_boards
 from armload.runs.spreading import measured_resources
+from armload.runs.texts import with_texts
 
 _MOST_READ = 30
 _LEAST_TOKENS = 16
@@ -78,6 +80,9 @@ def predict_there(
         return _predict_on_group(where, where.group, model, header, plan, progress)
     board, found = where.connection.board, where.found
     resources = resources_of_board(board, found.conditions, found.rates)
+    embedded = plan
+    if plan.embed is not None:
+        plan = one_text(plan, model)
     context = context_tokens(plan, model)
     # Memory does not depend on the text, and a header may come without a vocabulary.
     spoken = plan.model_copy(
@@ -92,8 +97,11 @@ def predict_there(
     notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
     with leased_board(where, progress):
-        memory = with_known_memory(where, engine, found, progress, header=header).memory
-        need = need_with(memory or memory_need(plan, model), media)
+        if embedded.embed is not None:
+            need = embedding_need(embedded, model)
+        else:
+            memory = with_known_memory(where, engine, found, progress, header=header).memory
+            need = need_with(memory or memory_need(plan, model), media)
         # What cannot run need not be measured.
         first = expected(plan, model, resources, None, need=need)
         if first.verdict == "cannot run":
@@ -106,6 +114,7 @@ def predict_there(
             compute, rates = timed
             resources = resources_of_board(board, found.conditions, found.rates, rates)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    found_out = with_texts(found_out, embedded, compute)
     facts = facts_of(board, found)
     found_out = with_media(
         *(found_out, media, facts, resources),
@@ -214,10 +223,14 @@ def predict_without_runs(
     """Predict a run on a board that answers, from what its file and earlier runs say of it."""
     board, found = where.main_board, where.found
     resources = resources_of_board(board, found.conditions, found.rates)
+    embedded = plan
+    if plan.embed is not None:
+        plan = one_text(plan, model)
     compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    need = need_with(_need_on(board.target, resources, plan, model), media)
+    need = need_with(_need_on(board.target, resources, embedded, model), media)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    found_out = with_texts(found_out, embedded, compute)
     facts = facts_of(board, found)
     found_out = with_media(found_out, media, facts, resources, threads=plan.threads)
     if compute is None:
@@ -242,9 +255,13 @@ def predict_from_facts(
             on this machine.
     """
     resources = declared_resources(facts)
+    embedded = plan
+    if plan.embed is not None:
+        plan = one_text(plan, model)
     compute = roofline(facts, model, resources, plan)
-    need = need_with(_need_on(target, resources, plan, model, header), media)
+    need = need_with(_need_on(target, resources, embedded, model, header), media)
     found = expected(plan, model, resources, compute, need=need)
+    found = with_texts(found, embedded, compute)
     found = with_media(found, media, facts, resources, threads=plan.threads)
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
@@ -262,6 +279,8 @@ def _need_on(
     header: WholeHeader | None = None,
 ) -> MemoryNeed:
     """Return what a run takes of a board's memory: as llama.cpp says, or else the header."""
+    if plan.embed is not None:
+        return embedding_need(plan, model)
     need = memory_need(plan, model)
     copied_bytes = 0
     if resources.memory is not None:

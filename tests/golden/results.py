@@ -313,6 +313,22 @@ LOGITS = {
 }
 
 
+def _similarity(*_: object, **__: object) -> object:
+    from armload.evaluation.similarity import JudgedPair, Similarity, read_pairs, spearman
+
+    pairs = tuple(
+        JudgedPair(**dict(pair), similarity=0.4 + 0.1 * (pair.score or 0) + number / 1000)
+        for number, pair in enumerate(read_pairs("")[::4])
+    )
+    return Similarity(
+        run="20261120T101500Z-kitchen-m-0001",
+        model="m.gguf",
+        dimensions=384,
+        spearman=spearman(pairs),
+        pairs=pairs,
+    )
+
+
 def _logits(folder: str) -> object:
     from armload.evaluation.logits.rows import logits_of_run
 
@@ -353,6 +369,10 @@ DONE: Mapping[str, StandIns] = {
     "eval --board kitchen --model m.gguf --task logits --data prompts.txt --reference b": LOGITS,
     "eval --board kitchen --model m.gguf --task logits --data prompts.txt --reference b "
     "--fail-unless-close": LOGITS,
+    "eval --board kitchen --model m.gguf --task similarity": {
+        **ANY_MODEL,
+        "armload.evaluation.similarity.judge_similarity": _similarity,
+    },
     "eval --board kitchen --model m.gguf --task lm-eval:piqa,lambada": {
         **ANY_MODEL,
         "armload.evaluation.harness.evaluating.evaluate_with_harness": reading(

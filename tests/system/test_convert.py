@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gguf import GGUFReader
+from safetensors.numpy import load_file, save_file
 
 from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import pinned_packages
@@ -181,6 +183,67 @@ def test_four_bits_take_about_half_of_eight(person: Person) -> None:
         for bits in ("4-bit", "8-bit")
     ]
     assert 0.5 < sizes[0] / sizes[1] < 0.7
+
+
+def write_peft(folder: Path, base: Path, **settings: Any) -> Path:
+    """Write an adapter of random weights for a checkpoint, as PEFT saves one."""
+    random, rank = np.random.default_rng(7), 4
+    products: dict[str, Any] = {}
+    for name, weight in load_file(base / "model.safetensors").items():
+        if any(each in name for each in ("q_proj", "k_proj", "v_proj", "down_proj")):
+            begin = f"base_model.model.{name.removesuffix('.weight')}"
+            for factor, shape in (("A", (rank, weight.shape[1])), ("B", (weight.shape[0], rank))):
+                values = random.normal(0, 0.1, shape).astype(np.float32)
+                products[f"{begin}.lora_{factor}.weight"] = values
+    folder.mkdir()
+    save_file(products, folder / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 8, "bias": "none", **settings}
+    config["base_model_name_or_path"] = str(base)
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_an_adapter_computes_what_the_model_does_that_it_was_merged_into(person: Person) -> None:
+    write_peft(person.folder / "style", person.folder / "llama")
+    done = converts(person, "style")
+    assert (done["path"], done["converter"].split()[0]) == (
+        "style-F32.gguf",
+        "convert_lora_to_gguf.py",
+    )
+    check = done["check"]
+    assert check["logits"]["positions"] == 64
+    assert 0 < check["logits"]["relative"] < TOLERANCES["F32"]
+    converts(person, "llama", "--type", "F32", "--output", "plain.gguf")
+    words = ("--model", "plain.gguf", "--prompt", TEMPLATED, "-n", "8")
+    plain = person.benches(*words, board="here")
+    adapted = person.benches(*words, "--lora", "style-F32.gguf", board="here")
+    assert plain["text"] != adapted["text"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"use_dora": True}, "DoRA"),
+        ({"use_rslora": True}, "rsLoRA"),
+        ({"peft_type": "IA3"}, "IA3"),
+        ({"modules_to_save": ["lm_head"]}, "whole matrices"),
+    ],
+)
+def test_an_adapter_that_llama_cpp_has_no_place_for_is_refused(
+    person: Person, tmp_path: Path, settings: dict[str, Any], says: str
+) -> None:
+    folder = write_peft(tmp_path / "other", person.folder / "llama", **settings)
+    refused = person.types("model.convert", str(folder), "--yes", status=2)
+    assert says in refused.stderr
+
+
+def test_an_adapter_of_another_model_is_not_converted(person: Person, tmp_path: Path) -> None:
+    folder = write_peft(tmp_path / "wide", person.folder / "llama")
+    weights = load_file(folder / "adapter_model.safetensors")
+    wide = {name: np.pad(each, ((0, 0), (0, 8))) for name, each in weights.items()}
+    save_file(wide, folder / "adapter_model.safetensors")
+    person.types("model.convert", str(folder), "--yes", "-o", "wide.gguf", status=3)
+    assert not (person.folder / "wide.gguf").exists()
 
 
 def test_an_interrupted_conversion_leaves_nothing_that_looks_finished(person: Person) -> None:

@@ -1,10 +1,13 @@
 """Compares a GGUF file with its checkpoint.
 
-    check_gguf.py CHECKPOINT FILE SCORER RESULT CONTEXT [--tokens]
+    check_gguf.py CHECKPOINT FILE SCORER RESULT CONTEXT [--tokens [--vocabulary]]
+                  [--adapter FOLDER FILE]
 
 Runs in the converters' environment, where armload is not installed. transformers reads the
 checkpoint, armload-score the file: both give the tokens of fixed texts and, without ``--tokens``,
-the logits of a prompt, of CONTEXT tokens at most. RESULT is written after each of the two.
+the logits of a prompt, of CONTEXT tokens at most. RESULT is written after each of the two. An
+encoder's FILE is read for its --vocabulary alone. An adapter's FOLDER, as PEFT saves it, is merged
+into the checkpoint's weights, and its FILE given to armload-score.
 """
 
 import inspect
@@ -71,7 +74,8 @@ class EngineError(Exception):
 def main() -> None:
     """Write what was found as JSON."""
     checkpoint, file, program, result, context, *rest = sys.argv[1:]
-    scorer = Scorer(program, file, Path(result).parent)
+    folder, lora = rest[rest.index("--adapter") + 1 :][:2] if "--adapter" in rest else ("", "")
+    scorer = Scorer(program, file, Path(result).parent, lora, reads_all="--vocabulary" not in rest)
     found: dict[str, Any] = {"transformers": import_module("transformers").__version__}
     found |= {"different": [], "unread": [], "unchecked": []}
     try:
@@ -82,7 +86,7 @@ def main() -> None:
         if "--tokens" not in rest and not found["different"]:
             signal.signal(signal.SIGALRM, give_up)
             signal.alarm(LIMIT_S)
-            found |= compared_logits(checkpoint, tokenizer, scorer, int(context))
+            found |= compared_logits(checkpoint, tokenizer, scorer, int(context), folder)
             signal.alarm(0)
     except EngineError as error:
         found["engine"] = str(error)
@@ -114,13 +118,19 @@ class Scorer:
         program: its path.
         file: the model's.
         folder: for items and logits.
+        adapter: a file that is added to the model; empty for none.
+        reads_all: weights are loaded, too.
 
     Attributes:
         taken: what llama.cpp takes for special tokens, with their ids, whatever the file says.
     """
 
-    def __init__(self, program: str, file: str, folder: Path) -> None:
+    def __init__(
+        self, program: str, file: str, folder: Path, adapter: str = "", *, reads_all: bool = True
+    ) -> None:
         self._words = [program, "-m", file, "--no-repack"]
+        self._words += [] if reads_all else ["--vocab-only"]
+        self._words += ["--lora", adapter] if adapter else []
         self._folder = folder
         self.taken: dict[str, int] = {}
 
@@ -278,9 +288,9 @@ def compared_template(tokenizer: Any, scorer: Scorer) -> str:
 
 
 def compared_logits(
-    checkpoint: str, tokenizer: Any, scorer: Scorer, context: int
+    checkpoint: str, tokenizer: Any, scorer: Scorer, context: int, adapter: str = ""
 ) -> dict[str, Any]:
-    """Return how far the logits of a prompt differ."""
+    """Return how far the logits of a prompt differ; an adapter is a folder, empty for none."""
     torch, numpy = import_module("torch"), import_module("numpy")
     if tokenizer is None:
         return {}
@@ -292,6 +302,8 @@ def compared_logits(
     if loading.get("mismatched_keys"):
         shapes = sorted(" ".join(map(str, each)) for each in loading["mismatched_keys"])
         return {"mismatched": shapes[:MOST_NAMES]}
+    if adapter:
+        merge(model, Path(adapter))
     window = getattr(model.config.get_text_config(), "sliding_window", None) or 0
     is_reached = window <= LONGEST_WINDOW
     wanted = min(context, PROMPT_TOKENS + (window if is_reached else 0))
@@ -339,6 +351,26 @@ def read_model(checkpoint: str) -> tuple[Any, dict[str, Any]]:
     kind = transformers.AutoModelForCausalLM if text else transformers.AutoModelForImageTextToText
     model, loading = kind.from_pretrained(checkpoint, output_loading_info=True, **settings)
     return model.eval().float(), loading
+
+
+def merge(model: Any, adapter: Path) -> None:
+    """Add an adapter's products to a model's weights: scale times B times A, as PEFT does it."""
+    torch = import_module("torch")
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    weights = import_module("safetensors.torch").load_file(adapter / "adapter_model.safetensors")
+    kinds = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
+    for name, first in weights.items():
+        ending = next((each for each in kinds if name.endswith(each)), None)
+        if ending is None:
+            continue
+        begin = name.removesuffix(ending)
+        second = weights[begin + kinds[ending]]
+        scale = config["lora_alpha"] / first.shape[0]
+        change = scale * (second.float() @ first.float())
+        is_turned = "embedding" in ending or config.get("fan_in_fan_out")
+        module = model.get_submodule(begin.removeprefix("base_model.model."))
+        with torch.no_grad():
+            module.weight += change.T if is_turned else change
 
 
 def prompt_of(tokenizer: Any, count: int) -> str:

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 // A step is held back until something shows that its result is used: logits are read, or another
-// step follows, or the program ends. A step whose memory is cleared before that was a warm-up or a
+// step follows, an embedding is read, or the program ends. A step whose memory is cleared before that was a warm-up or a
 // probe of the model, and is no part of the run.
 static struct {
     pthread_mutex_t          lock;
@@ -115,6 +115,18 @@ static void note_read(struct llama_context * ctx, int32_t row) {
 float * armload_get_logits_ith(struct llama_context * ctx, int32_t i) {
     note_read(ctx, i);
     return llama_get_logits_ith(ctx, i);
+}
+
+// Programs that embed clear the memory between batches whose embeddings they have read.
+float * armload_get_embeddings_seq(struct llama_context * ctx, llama_seq_id seq_id) {
+    if (armload_trace_wanted()) {
+        pthread_mutex_lock(&state.lock);
+        if (state.held == armload_context_of(ctx)) {
+            release();
+        }
+        pthread_mutex_unlock(&state.lock);
+    }
+    return llama_get_embeddings_seq(ctx, seq_id);
 }
 
 #ifdef ARMLOAD_HAS_BACKEND_SAMPLING

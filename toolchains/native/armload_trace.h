@@ -29,6 +29,7 @@ void armload_stage_end(struct armload_step * step);
 
 int32_t armload_decode(struct llama_context * ctx, struct llama_batch batch);
 float * armload_get_logits_ith(struct llama_context * ctx, int32_t i);
+float * armload_get_embeddings_seq(struct llama_context * ctx, llama_seq_id seq_id);
 void    armload_memory_clear(llama_memory_t memory, bool data);
 bool    armload_memory_seq_rm(llama_memory_t memory, llama_seq_id seq_id, llama_pos p0, llama_pos p1);
 void    armload_memory_seq_cp(llama_memory_t memory, llama_seq_id from, llama_seq_id to, llama_pos p0,

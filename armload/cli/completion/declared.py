@@ -30,7 +30,7 @@ from armload.serving.exports import FORMATS
 CACHE_KINDS = (
     *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
     *("footprints", "hashes", "quantised", "importance", "distributed", "converters", "vega"),
-    *("pictures", "packages", "images", "machines", "received"),
+    *("pictures", "texts", "packages", "images", "machines", "received"),
 )
 
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -44,11 +44,11 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--programs": (
         *MAIN_PROGRAMS,
         *("llama-bench", "llama-server", "llama-quantize", "llama-perplexity"),
-        *("llama-speculative-simple", "rpc-server", SCORER),
+        *("llama-embedding", "llama-speculative-simple", "rpc-server", SCORER),
     ),
     "--speculate": (NO_SPECULATION, NGRAM, MTP, DRAFT),
     "--suite": (STANDARD,),
-    "--task": ("logits", "lm-eval:"),
+    "--task": ("logits", "similarity", "lm-eval:"),
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),
     "--what": CACHE_KINDS,

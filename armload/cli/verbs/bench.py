@@ -61,7 +61,10 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
         Exclusive((("precision", "precision_time"), ("repeats", "warmups"))),
         Exclusive((("share",), ("warmups",))),
         Exclusive(
-            (("suite",), ("prompt", "prompt_tokens", "n_predict", "depth", "image", "audio")),
+            (
+                ("suite",),
+                ("prompt", "prompt_tokens", "n_predict", "depth", "image", "audio", "embed"),
+            ),
             "Remove one: a suite has prompts and lengths of its own.",
         ),
         Exclusive((("resident",), ("weights=mapped",))),

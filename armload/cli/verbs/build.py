@@ -49,7 +49,8 @@ class BuildOptions(EngineSource, OutputOptions):
         Names,
         Option(
             "llama-completion, llama-cli, llama-bench, llama-server, llama-quantize, "
-            "llama-perplexity, llama-speculative-simple, rpc-server, armload-score",
+            "llama-perplexity, llama-embedding, llama-speculative-simple, rpc-server, "
+            "armload-score",
             "NAMES",
             "llama-completion, which bench runs",
             "commas",

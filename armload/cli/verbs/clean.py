@@ -115,6 +115,7 @@ def _kinds() -> list[CacheKind]:
     from armload.conversion.cached import conversion_kinds
     from armload.conversion.checkpoints.installing import converter_kinds
     from armload.core.pictures import picture_files
+    from armload.engines.embedding import text_files
     from armload.fleet.files import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds
@@ -126,6 +127,7 @@ def _kinds() -> list[CacheKind]:
         *converter_kinds(),
         *report_kinds(),
         picture_files(),
+        text_files(),
         *board_kinds(),
         received_files(),
     ]

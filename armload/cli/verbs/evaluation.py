@@ -14,6 +14,7 @@ from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.core.workspace import evaluations_folder, runs_folder
+from armload.engines.plan import Computation, Plan, Pooling
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
@@ -50,15 +51,16 @@ class EvalOptions(
     task: Annotated[
         str,
         Option(
-            "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, or a task of "
-            "lm-evaluation-harness: lm-eval:NAME",
+            "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, similarity (of "
+            "sentences, by their embeddings), or a task of lm-evaluation-harness: lm-eval:NAME",
         ),
     ] = "word-problems"
     data: Annotated[
         str,
         Option(
             "the task's questions: a file or hf:ORG/REPO/FILE; for logits a file with one prompt "
-            "per line; for lm-eval a folder with more tasks",
+            "per line; for similarity JSON lines with a, b and score; for lm-eval a folder with "
+            "more tasks",
             "FILE",
             "the task's own",
         ),
@@ -91,6 +93,14 @@ class EvalOptions(
     template: Annotated[
         Literal["model", "chatml", "none"],
         Option("the chat template: model (its own), chatml or none", "MODEL|CHATML|NONE"),
+    ] = "model"
+    pooling: Annotated[
+        Pooling,
+        Option(
+            "for similarity: how to pool a sentence's tokens, as in bench",
+            "POOLING",
+            needs="task=similarity",
+        ),
     ] = "model"
     limit: Annotated[Budget | None, Option("take the first N questions", "N", "all")] = None
     grader: Annotated[
@@ -162,12 +172,18 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.evaluation_checks import LOGITS, check_combination, has_questions
+    from armload.cli.evaluation_checks import (
+        LOGITS,
+        SIMILARITY,
+        check_combination,
+        has_questions,
+    )
     from armload.core.errors import CombinedError
     from armload.evaluation.harness.evaluating import evaluate_with
     from armload.evaluation.logits.computing import logits_and_reference
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
+    from armload.evaluation.similarity import judge_similarity, read_pairs
     from armload.fleet.evaluating import evaluate_on_boards
     from armload.fleet.reach import boards_reached
     from armload.report.evaluation.document import harness_view
@@ -178,6 +194,7 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
         missing_line,
         regraded,
     )
+    from armload.report.evaluation.similarity import SimilarityResult
     from armload.report.result import as_result
     from armload.runs.request import Request
 
@@ -231,6 +248,12 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
                 progress.say(missing)
             if failed is not None:
                 raise failed
+        elif options.task == SIMILARITY:
+            plan = Plan(**dict(options.part(Computation)), pooling=options.pooling)
+            pairs = read_pairs(options.data, options.limit)
+            name = asked.only_model(SIMILARITY)
+            similarity = judge_similarity(request, name, plan, pairs, progress, reach=reach)
+            yield SimilarityResult(found=similarity)
         elif options.task != LOGITS:
             found = evaluate_with(request, asked, settings, progress, reach=reach)
             yield as_result(found, harness_view(found))

@@ -8,7 +8,7 @@ from armload.bench.options import MODEL
 from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, Yields
-from armload.engines.plan import Computation, PromptTokens
+from armload.engines.plan import Computation, Embedded, PromptTokens
 from armload.models.image_tokens import USUAL_SIZE
 from armload.runs.request import EngineSource, Waiting
 
@@ -68,6 +68,15 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
         str,
         Option("size of the image before the prompt", "WxH", str(USUAL_SIZE), harmless="anywhere"),
     ] = ""
+    embed: Annotated[
+        Embedded,
+        Option(
+            "texts of --prompt-tokens tokens to embed at a time, instead of generating",
+            "N",
+            "1 for encoders and rerankers",
+            harmless="anywhere",
+        ),
+    ] = None
     prompt_tokens: Annotated[
         PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
     ] = 128

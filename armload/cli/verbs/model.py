@@ -25,7 +25,8 @@ class ConvertOptions(OutputOptions):
     checkpoint: Annotated[
         str,
         Option(
-            "a folder with config.json and *.safetensors, or hf:ORG/REPO (ms: for ModelScope)",
+            "a folder with config.json and *.safetensors, hf:ORG/REPO (ms: for ModelScope), or "
+            "the folder of a LoRA adapter that PEFT has saved",
             is_argument=True,
             takes="folder",
         ),
@@ -47,6 +48,15 @@ class ConvertOptions(OutputOptions):
             "NAME-TYPE.gguf or NAME-mnn-TYPE in the current folder",
         ),
     ] = ""
+    base: Annotated[
+        str,
+        Option(
+            "of an adapter: the checkpoint that it was trained for, as for the model itself",
+            "CHECKPOINT",
+            "as its adapter_config.json says",
+            takes="folder",
+        ),
+    ] = ""
     unchecked: Annotated[
         bool, Option("keep a GGUF file that cannot be compared with its checkpoint")
     ] = False
@@ -57,10 +67,12 @@ class ConvertOptions(OutputOptions):
 def convert(options: ConvertOptions) -> Result:
     """Convert a Hugging Face checkpoint to GGUF, or to MNN.
 
-    Asks before it installs the converters. Example: armload model.convert Llama-3.2-1B
+    Asks before it installs the converters. An adapter becomes a file for --lora of bench, and is
+    checked with its base model. Example: armload model.convert Llama-3.2-1B
     """
     from armload.cli import terminal
     from armload.cli.options import output_file, output_folder
+    from armload.conversion.checkpoints.adapters import is_adapter
     from armload.conversion.checkpoints.converting import convert as convert_checkpoint
     from armload.conversion.checkpoints.forms import check_form, check_type
     from armload.report.layout import whole
@@ -69,6 +81,9 @@ def convert(options: ConvertOptions) -> Result:
     form = check_form(options.to)
     check_type(form, options.type, "")
     progress = terminal.progress()
+    if is_adapter(Path(options.checkpoint).expanduser()):
+        return _converted_adapter(options, form, progress)
+    options.refuse(("base",), "a whole checkpoint", "Remove it.")
     found = _found(options.checkpoint, form, progress, unchecked=options.unchecked)
     type_name = check_type(form, options.type, found.dtype)
     is_file = form == "gguf"
@@ -77,6 +92,48 @@ def convert(options: ConvertOptions) -> Result:
         found,
         output_file(options.output or usual) if is_file else output_folder(options.output or usual),
         form=form,
+        type_name=type_name,
+        unchecked=options.unchecked,
+        agree=lambda proposal: _is_meant(proposal, yes=options.yes),
+        progress=progress,
+    )
+    for line in done.check.lines:
+        progress.say(line)
+    return as_result(done, whole(str(done.path)))
+
+
+def _converted_adapter(options: ConvertOptions, form: Form, progress: Progress) -> Result:
+    from armload.cli.options import output_file
+    from armload.conversion.checkpoints.adapters import convert_adapter, read_adapter
+    from armload.conversion.checkpoints.forms import check_type
+    from armload.core.errors import UsageError
+    from armload.models.hub_reference import is_reference
+    from armload.report.layout import whole
+    from armload.report.result import as_result
+
+    adapter = read_adapter(Path(options.checkpoint).expanduser())
+    if form != "gguf":
+        raise UsageError(
+            f"--to {form}: an adapter is converted to gguf alone.", "Remove --to, or use --to gguf."
+        )
+    # It is small beside its model.
+    type_name = check_type(form, options.type, "") if options.type else "F32"
+    base = options.base or adapter.base
+    if not base:
+        raise UsageError(
+            f"{adapter.folder}: adapter_config.json does not say for which model this adapter is.",
+            "Give the checkpoint of its model: --base FOLDER, or --base hf:ORG/REPO.",
+        )
+    if not is_reference(base) and not Path(base).expanduser().is_dir():
+        if options.base or base.count("/") != 1:
+            raise UsageError(
+                f"{base}: there is no such folder; the adapter is checked with its base model.",
+                "Give the checkpoint of its model: --base FOLDER, or --base hf:ORG/REPO.",
+            )
+        base = f"hf:{base}"
+    found = _found(base, form, progress, unchecked=options.unchecked)
+    done = convert_adapter(
+        *(adapter, found, output_file(options.output or f"{adapter.name}-{type_name}.gguf")),
         type_name=type_name,
         unchecked=options.unchecked,
         agree=lambda proposal: _is_meant(proposal, yes=options.yes),

@@ -18,6 +18,7 @@ from armload.core.errors import BuildError, DataError, MissingToolError, UsageEr
 from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value, counted, format_bytes
+from armload.models.gguf import outline_of
 from armload.models.header import Header
 
 TOLERANCES = {"F32": 0.01, "F16": 0.02, "BF16": 0.05, "Q8_0": 0.25}
@@ -156,6 +157,7 @@ def check_gguf(
     progress: Progress,
     *,
     unchecked: bool,
+    adapter: tuple[Path, Path] | None = None,
 ) -> ConversionCheck:
     """Compare a converted file with its checkpoint, as far as this machine can.
 
@@ -165,6 +167,7 @@ def check_gguf(
         header: the file's.
         type_name: of its weights.
         unchecked: accept what no transformers at hand can read.
+        adapter: that is added to both, as PEFT saved it and as converted; none without.
     """
     try:
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
@@ -173,14 +176,19 @@ def check_gguf(
             unchecked=(f"tokens and logits, because {SCORER} is unavailable: {error.message}",)
         )
     packed, hindrance = uncompared(checkpoint.folder), _hindrance(checkpoint, type_name)
+    model = outline_of(file, header)
+    has_logits = not (model.embeds or model.ranks)
+    if not has_logits:
+        hindrance = f"logits: this model {model.purpose}; see armload eval --task similarity"
     with_logits = not packed and not hindrance
     with progress.step(f"Comparing {checkpoint.name} with its file"):
         words, context = [str(file.absolute()), str(scorer.path)], _context(header)
-        found = _compared(checkpoint, held, words, context, is_new=True, with_logits=with_logits)
+        more = [] if with_logits else ["--tokens"]
+        more += [] if has_logits else ["--vocabulary"]
+        more += [] if adapter is None else ["--adapter", *map(str, adapter)]
+        found = _compared(checkpoint, held, words, context, is_new=True, more=more)
         if found.unread and not checkpoint.is_new:
-            older = _compared(
-                checkpoint, held, words, context, is_new=False, with_logits=with_logits
-            )
+            older = _compared(checkpoint, held, words, context, is_new=False, more=more)
             found = found if older.unread else older
     if packed:
         found = found.model_copy(update={"unread": (*found.unread, f"logits: {packed}")})
@@ -235,7 +243,7 @@ def _compared(
     context: int,
     *,
     is_new: bool,
-    with_logits: bool,
+    more: Sequence[str],
 ) -> Findings:
     """Run the comparison with today's transformers, or with the one of the converters."""
     script = data_path("toolchains", "converters", "check_gguf.py")
@@ -245,7 +253,7 @@ def _compared(
     ):
         result = Path(name) / "result.json"
         line = ["-s", str(script), str(stage), *words, str(result)]
-        line += [str(context), *([] if with_logits else ["--tokens"])]
+        line += [str(context), *more]
         variables = {**OFFLINE, **({"PYTHONPATH": str(held.comparing)} if is_new else {})}
         stopped = ""
         try:

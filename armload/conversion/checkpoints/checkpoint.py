@@ -15,6 +15,7 @@ from armload.core.files import unreadable
 from armload.core.values import Value, load_json
 
 CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 NEEDED_PATTERNS = (
@@ -134,7 +135,7 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
         )
     path = folder / CONFIG
     if not path.is_file():
-        is_adapter = (folder / "adapter_config.json").is_file()
+        is_adapter = (folder / ADAPTER_CONFIG).is_file()
         what = (
             "this is an adapter, not a whole checkpoint"
             if is_adapter
@@ -142,8 +143,8 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
         )
         raise UsageError(
             f"{folder}: {what}.",
-            "Merge it into its base model and save that, or convert it with the "
-            "convert_lora_to_gguf.py of llama.cpp and give the result to --lora of bench."
+            "Merge it into its base model and save that, or convert it to GGUF, for --lora of "
+            "bench."
             if is_adapter
             else f"Give the folder with {CONFIG} and *.safetensors, or hf:ORG/REPO.",
         )

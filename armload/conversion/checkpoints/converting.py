@@ -175,21 +175,8 @@ def _to_gguf(
         progress: shows how many bytes are written.
         unchecked: as for ``convert``.
     """
-    total = result_bytes("gguf", type_name, checkpoint)
-    label = f"Converting {checkpoint.name} to {type_name}"
-    script = pinned_source().provide(progress) / _GGUF_SCRIPT
-    wrapper = data_path("toolchains", "converters", "convert_gguf.py")
     with written_whole(path) as beside:
-        words = [str(wrapper), str(script), str(stage), "--outfile", str(beside.absolute())]
-        words += ["--outtype", type_name.lower()]
-        with progress.step(label, total=total, unit="B") as step:
-
-            def watch(line: str) -> None:
-                written = _GGUF_WRITTEN.match(line)
-                if written:
-                    step.update(total * int(written[1]) / 100)
-
-            run_converter(words, checkpoint, held, folder=stage.parent, watch=watch)
+        write_gguf(checkpoint, stage, beside, type_name, held, progress)
         try:
             model, header = read_outline(beside)
         except DataError as error:
@@ -203,6 +190,31 @@ def _to_gguf(
             checkpoint, beside, header, type_name, held, progress, unchecked=unchecked
         )
         return check, model.parameters
+
+
+def write_gguf(
+    checkpoint: Checkpoint,
+    stage: Path,
+    path: Path,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> None:
+    """Let llama.cpp's converter write a checkpoint's file; the arguments are ``_to_gguf``'s."""
+    total = result_bytes("gguf", type_name, checkpoint)
+    label = f"Converting {checkpoint.name} to {type_name}"
+    script = pinned_source().provide(progress) / _GGUF_SCRIPT
+    wrapper = data_path("toolchains", "converters", "convert_gguf.py")
+    words = [str(wrapper), str(script), str(stage), "--outfile", str(path.absolute())]
+    words += ["--outtype", type_name.lower()]
+    with progress.step(label, total=total, unit="B") as step:
+
+        def watch(line: str) -> None:
+            written = _GGUF_WRITTEN.match(line)
+            if written:
+                step.update(total * int(written[1]) / 100)
+
+        run_converter(words, checkpoint, held, folder=stage.parent, watch=watch)
 
 
 def _to_mnn(

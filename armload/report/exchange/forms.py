@@ -107,7 +107,7 @@ _CPU_FEATURES = frozenset(
 _PROGRAMS = frozenset(
     (
         *("llama-bench", "llama-cli", "llama-completion", "llama-server"),
-        *("llama-speculative-simple", "llm_bench", "llm_demo"),
+        *("llama-embedding", "llama-speculative-simple", "llm_bench", "llm_demo"),
     )
 )
 _SWITCHES = frozenset(

@@ -84,8 +84,9 @@ def sentence(name: str, board: str, found: Prediction) -> str:
         return f"{refusal(name, board, found)} {remedy(found)}"
     doing = {"fits": "fits on", "streams": "streams on"}.get(found.verdict)
     opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
-    if found.texts is not None and found.texts.text_s is not None:
-        each, count = found.texts, found.texts.at_a_time
+    each = found.texts
+    if each is not None and each.text_s is not None:
+        count = each.at_a_time
         at_a_time = "alone" if count == 1 else f"with {count} at a time"
         of_text = f"a text of {counted(each.tokens, 'token')}"
         return f"{opening}: about {per_token(each.text_s)} for {of_text}, {at_a_time}."

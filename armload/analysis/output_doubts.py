@@ -166,9 +166,9 @@ def doubts_about_output(job: Job, output: Output) -> list[RunFinding]:
             found.append(ContextDepth(requested_tokens=plan.depth_tokens, restored_tokens=restored))
         read = sum(step.prompt_tokens for step in prompting(output.steps))
         # A chat template and an image come on top.
-        asked = None if plan.perceives else plan.prompt_tokens
-        if asked is not None and read != asked:
-            found.append(PromptCount(requested_tokens=asked, processed_tokens=read))
+        wanted = None if plan.perceives else plan.prompt_tokens
+        if wanted is not None and read != wanted:
+            found.append(PromptCount(requested_tokens=wanted, processed_tokens=read))
     if output.text is not None:
         of_words = plan is not None and plan.prompt_tokens is not None
         found += [

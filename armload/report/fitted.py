@@ -157,7 +157,7 @@ def _boards_columns(heading: str, found: BoardsFit) -> list[Column[tuple[Fit, Fi
             heading="per text",
             is_number=True,
             is_optional=True,
-            of=of(lambda its: _time(its.texts and its.texts.text_s)),
+            of=of(lambda its: _time(its.texts.text_s if its.texts else None)),
         ),
         Column(heading="limited\nby", of=of(_limit)),
     ]
@@ -256,7 +256,7 @@ def _times(fit: Fit) -> Table:
             _verdict(found),
             _time(found.token_s),
             _time(found.ttft_s),
-            *([_time(found.texts and found.texts.text_s)] if has_texts else []),
+            *([_time(found.texts.text_s if found.texts else None)] if has_texts else []),
             _time(found.load_s),
             limit_of(found) if found.token_s else UNKNOWN,
         )

@@ -11,7 +11,8 @@ import pytest
 
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
-from armload.boards.virtual import image, packages
+from armload.boards.virtual import image
+from armload.core import packages
 from armload.core.mirrors import PackageArchive, archives
 from armload.core.packages import Apt, Package, updated_apt
 from armload.core.progress import Progress, Silent

@@ -20,13 +20,14 @@ import pytest
 from armload.boards.board import SshAddress, VirtualReach
 from armload.boards.connect import is_running
 from armload.boards.ssh import SshHost
-from armload.boards.virtual import machine, private_programs
+from armload.boards.virtual import machine
 from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.state import machine_folder, machine_state, socket_path
 from armload.boards.virtual.storage import make_disk
 from armload.build.helper import RATES, helper
+from armload.core import private_programs
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.places import data_path
 from armload.core.progress import ProgressStep, Silent

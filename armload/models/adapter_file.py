@@ -111,7 +111,7 @@ def _pairs(path: Path, header: Header, architecture: str) -> Mapping[str, Pair]:
     if kind != "adapter":
         raise DataError(
             f"--lora: {path}: this GGUF file is not an adapter: its general.type is {kind!a}.",
-            "Give a file that the convert_lora_to_gguf.py of llama.cpp has made.",
+            "Give a file that armload model.convert has made of an adapter.",
         )
     found = header.metadata.get("general.architecture")
     if found != architecture:

@@ -20,12 +20,15 @@ from armload.deploy.layout import Layout
 from armload.deploy.own_programs import program_of_the_shell
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
+from armload.engines.job import ModelRecord, ProjectorRecord
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.perception import projector_record
 from armload.engines.server import SERVER, ServerAddress, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
+from armload.models.model import Model
+from armload.models.projector import Projector
 from armload.runs.footprint import checked_memory
 from armload.runs.predicting import predictor_of
 from armload.runs.prepare import as_wanted
@@ -52,15 +55,13 @@ class WantedModel(Value):
     Attributes:
         given: as it was named.
         plan: how; none for the defaults.
-        known, known_draft, known_projector: checksums of the model, of its draft model and of its
-            projector where the board's own record has named them; none where a person has.
+        known: checksums of the files that the board's own record has named, not a person, by the
+            option that names them; empty for none.
     """
 
     given: str
     plan: ServingPlan | None = None
-    known: str | None = None
-    known_draft: str | None = None
-    known_projector: str | None = None
+    known: Mapping[str, str] = {}
 
 
 class WantedService(Value):
@@ -143,10 +144,7 @@ def make_version(
         model = with_adapters(model, plan.adapters, progress)
         draft = draft_of(plan, progress)
         projector = projector_for(model, plan, progress, each.given)
-        check_known(
-            *(each, model.sha256, draft.sha256 if draft else None),
-            projector=projector.sha256 if projector else None,
-        )
+        check_known(each, checksums(model, draft, projector))
         engine = Serving(
             *(plan, where.binaries[SERVER], model),
             draft=draft,
@@ -231,25 +229,36 @@ def make_version(
     )
 
 
-def check_known(
-    wanted: WantedModel, model: str, draft: str | None, *, projector: str | None = None
-) -> None:
+def checksums(
+    model: Model | ModelRecord,
+    draft: Model | ModelRecord | None,
+    projector: Projector | ProjectorRecord | None,
+) -> dict[str, str]:
+    """Return the checksums of a served model's files by the option that names them.
+
+    Of several adapters, they are in one text; what it does without has an empty one.
+    """
+    return {
+        "--model": model.sha256,
+        "--speculate": draft.sha256 if draft else "",
+        "--mmproj": projector.sha256 if projector else "",
+        "--lora": ",".join(each.sha256 for each in model.adapters),
+    }
+
+
+def check_known(wanted: WantedModel, found: Mapping[str, str]) -> None:
     """Refuse files that a board has named, unless it has named their checksums, too.
 
     A board could otherwise have any model of this machine sent to it.
 
     Args:
-        model, draft, projector: checksums of the files on this machine.
+        found: checksums of the files on this machine.
 
     Raises:
         UsageError: one is another file than the board's.
     """
-    for option, known, found in (
-        ("--model", wanted.known, model),
-        ("--speculate", wanted.known_draft, draft),
-        ("--mmproj", wanted.known_projector, projector),
-    ):
-        if None not in (known, found) and known != found:
+    for option, known in wanted.known.items():
+        if found[option] not in ("", known):
             raise UsageError(
                 f"{wanted.given!a:.200}: what the board names for {option} is another file on this "
                 "machine than the one on the board.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Literal, NamedTuple
 
@@ -30,7 +30,13 @@ from armload.services.folder import (
 )
 from armload.services.init_systems import as_root
 from armload.services.installing import install_unit
-from armload.services.making import MadeVersion, WantedModel, WantedService, make_version
+from armload.services.making import (
+    MadeVersion,
+    WantedModel,
+    WantedService,
+    checksums,
+    make_version,
+)
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
@@ -149,9 +155,7 @@ def _wanted(
             WantedModel(
                 given=each.given,
                 plan=ServingPlan.model_validate({**plan, **typed}),
-                known=each.file.sha256,
-                known_draft=None if "speculate" in typed else _draft_of(each),
-                known_projector=None if "mmproj" in typed else _projector_of(each),
+                known=_known(each, typed),
             )
             for each, plan in zip(old.models, former, strict=True)
         )
@@ -160,30 +164,21 @@ def _wanted(
     for number, each in enumerate(models):
         own = each.plan.model_dump(exclude_unset=True) if each.plan else {}
         plan = {**(former[number] if same_number else {}), **own, **typed}
-        named = {*own, *typed}
+        named = {"model", *own, *typed}
         found.append(
             WantedModel(
                 given=each.given,
                 plan=ServingPlan.model_validate(plan) if plan else None,
-                known_draft=_draft_of(old.models[number])
-                if same_number and "speculate" not in named
-                else None,
-                known_projector=_projector_of(old.models[number])
-                if same_number and "mmproj" not in named
-                else None,
+                known=_known(old.models[number], named) if same_number else {},
             )
         )
     return tuple(found)
 
 
-def _draft_of(model: InstalledModel) -> str:
-    """Return the checksum of a draft model on a board; empty where it has none."""
-    return model.draft.sha256 if model.draft else ""
-
-
-def _projector_of(model: InstalledModel) -> str:
-    """Return the same of a projector."""
-    return model.projector.sha256 if model.projector else ""
+def _known(model: InstalledModel, named: Iterable[str]) -> dict[str, str]:
+    """Return the checksums of a model's files that nobody but the board has named."""
+    found = checksums(model.file, model.draft, model.projector)
+    return {option: found[option] for option in found if option.removeprefix("--") not in named}
 
 
 def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:

@@ -26,7 +26,7 @@ from armload.services.listening import (
     is_public,
     parse_addresses,
 )
-from armload.services.making import WantedModel, check_known
+from armload.services.making import WantedModel, check_known, checksums
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
 from armload.services.state import parse_services
@@ -332,21 +332,22 @@ def test_an_update_keeps_what_is_not_named() -> None:
     (other,) = _wanted(old, [WantedModel(given="m.gguf")], ServingPlan())
     assert other.plan is not None
     assert (other.given, other.plan.context_tokens) == ("m.gguf", 256)
-    assert other.known is None
+    assert "--model" not in other.known
 
 
 def test_a_board_cannot_have_another_file_of_this_machine_sent_to_it() -> None:
     old = ServiceVersion.model_validate(RECORD)
+    own = checksums(old.models[0].file, None, None)
     (same,) = _wanted(old, None, ServingPlan())
-    check_known(same, old.models[0].file.sha256, None)
-    with pytest.raises(UsageError, match="another file on this machine"):
-        check_known(same, "0" * 64, None)
-    with pytest.raises(UsageError, match="--speculate"):
-        check_known(same, old.models[0].file.sha256, "0" * 64)
-    with pytest.raises(UsageError, match="--mmproj"):
-        check_known(same, old.models[0].file.sha256, None, projector="0" * 64)
-    (chosen,) = _wanted(old, [WantedModel(given="m.gguf")], ServingPlan(speculate="draft:d.gguf"))
-    check_known(chosen, "0" * 64, "1" * 64)
+    check_known(same, own)
+    for option in ("--model", "--speculate", "--mmproj", "--lora"):
+        with pytest.raises(UsageError, match=f"for {option} is another file on this machine"):
+            check_known(same, {**own, option: "0" * 64})
+    typed = ServingPlan(speculate="draft:d.gguf")
+    (chosen,) = _wanted(old, [WantedModel(given="m.gguf")], typed)
+    check_known(chosen, {**own, "--model": "0" * 64, "--speculate": "1" * 64})
+    with pytest.raises(UsageError, match="for --lora"):
+        check_known(chosen, {**own, "--lora": "0" * 64})
 
 
 def test_each_model_takes_its_own_plan_file(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def _options(plan: Plan, run: Run) -> list[str]:
         each.name: getattr(plan, each.field)
         for each in declared_options(Plan)
         if each.field not in _COMPARED_APART
+        and getattr(plan, each.field) != Plan.model_fields[each.field].default
     }
     options["governor"] = run.governor
     # Files of one name may differ.

@@ -10,6 +10,7 @@ from armload.analysis.emulation import EmulatorDelayed
 from armload.analysis.finding import RunFinding
 from armload.analysis.limit_findings import (
     BandwidthLimit,
+    ComputedOnGpu,
     ComputeLimit,
     GroupLimit,
     IdleThreads,
@@ -242,6 +243,7 @@ SHARED_LAYERS = SharedLimit(
     ),
 )
 LIMITS: tuple[LimitFinding, ...] = (
+    ComputedOnGpu(busy_cores=0.8, cores=8),
     STORAGE,
     STORAGE.model_copy(update={"storage_rate": "measured", "memory_limit_bytes": 2 * 10**9}),
     STORAGE.model_copy(

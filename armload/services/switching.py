@@ -26,7 +26,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.services.asking import wait_until_ready
 from armload.services.folder import switch
-from armload.services.installing import act, take_up_version
+from armload.services.installing import act, install_unit, take_up_version, unit_state
 from armload.services.reaching import ReachedService, leased_service
 from armload.services.setting_up import unit_of
 from armload.services.state import SupervisorState, running_record
@@ -133,6 +133,7 @@ def _try_former(
         take_back(service, other_id, progress)
         raise
     switch(host, layout, version_id, former=other_id, confirmed=True)
+    _keep_unit(service)
     return silent_s
 
 
@@ -204,7 +205,7 @@ def put_on_trial(
     switch(service.host, service.layout, version_id, trial=confirmed)
     if service.unit.user:
         hand_over(service.host, *service.chosen, service.unit)
-    restart_supervised(service, by_init=by_init)
+    restart_supervised(service, by_init=_is_cramped(service) or by_init)
 
 
 def go_back(
@@ -226,7 +227,36 @@ def go_back(
     wait_until_ready(host, layout, version_id, progress, before)
     silent_s = time.monotonic() - began_s
     switch(host, layout, version_id, former=former, confirmed=True)
+    _keep_unit(service)
     return silent_s
+
+
+def _is_cramped(service: ReachedService) -> bool:
+    """Let the unit have the memory that the version in force may take, if that is more.
+
+    Returns:
+        Whether what runs has to be started anew for that.
+    """
+    record, init = service.look().record, service.chosen.init
+    limit_bytes = service.unit.memory_max_bytes
+    if record is None or limit_bytes is None or not init.memory_limit(service.unit):
+        return False
+    unit = unit_of(service.layout, record)
+    if unit.memory_max_bytes is not None and unit.memory_max_bytes <= limit_bytes:
+        return False
+    larger = service.unit.model_copy(update={"memory_max_bytes": unit.memory_max_bytes})
+    if install_unit(service.host, *service.chosen, larger, overwrite=False) == "kept":
+        return False
+    now = unit_state(service.host, *service.chosen, larger).memory_max_bytes
+    return now is not None and now <= limit_bytes
+
+
+def _keep_unit(service: ReachedService) -> None:
+    """Have the unit say what the version says that is confirmed now."""
+    record, init = service.look().record, service.chosen.init
+    if record is not None and init.memory_limit(service.unit):
+        unit = unit_of(service.layout, record)
+        install_unit(service.host, *service.chosen, unit, overwrite=False)
 
 
 def take_back(service: ReachedService, version_id: str, progress: Progress) -> bool:

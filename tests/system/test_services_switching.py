@@ -27,12 +27,14 @@ from armload.core.shell import join, quote, render
 from armload.services import asking, updating
 from armload.services.asking import wait_until_ready
 from armload.services.folder import switch
-from armload.services.init_systems import Cron
+from armload.services.init_systems import Cron, InitSystem
+from armload.services.installing import install_unit
 from armload.services.making import MadeVersion
 from armload.services.reaching import ReachedService
 from armload.services.setting_up import BoardInit, unit_of
 from armload.services.state import installed_service
 from armload.services.switching import put_on_trial, rolled_back, settled
+from armload.services.unit import UnitFacts, UnitFile, mark, sealed
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
 from tests.golden.results import value
 from tests.supervised import ServiceFolder, is_gone
@@ -102,14 +104,16 @@ class Kitchen:
         values = {"name": "tutor", "supervise": program, "folder": self.layout.folder}
         (folder / "run").write_text(render("service/run.sh.j2", values))
         self.progress = Heard()
+        self.init: InitSystem = Cron(BootFacts())
 
-    def add(self, name: str, start: str = "") -> None:
+    def add(self, name: str, start: str = "", memory_bytes: int = 100_000_000) -> None:
         """Write a version: one that answers, or one that runs a script."""
         if start:
             self.versions.version(name, start, failures=2)
         else:
             self.versions.server(name, failures=2)
-        record = {**RECORD, "id": name, "service": "tutor", "init": "cron"}
+        own = {"id": name, "service": "tutor", "init": "cron", "memory_limit_bytes": memory_bytes}
+        record = {**RECORD, **own}
         path = self.versions.folder / "versions" / name / "service.json"
         path.write_text(json.dumps(record) + "\n")
 
@@ -173,7 +177,7 @@ class Kitchen:
             state=state,
             record=state.record,
             layout=self.layout,
-            chosen=BoardInit(BootFacts(), Cron(BootFacts())),
+            chosen=BoardInit(BootFacts(), self.init),
             unit=unit_of(self.layout, state.record),
         )
 
@@ -184,6 +188,40 @@ class Kitchen:
         assert state.condition == "ready"
         assert state.state is not None
         return state.state.version
+
+
+class Limiting(Cron):
+    """An init whose unit has a memory limit.
+
+    Attributes:
+        folder: of the unit, and of the limit of what runs.
+        when: the kernel takes a new limit.
+    """
+
+    folder: Path
+    when: str
+
+    def files(self, unit: UnitFacts) -> tuple[UnitFile, ...]:
+        text = sealed(f"# {mark(unit)}\n{unit.memory_max_bytes}\n")
+        path = PurePosixPath(self.folder / "unit")
+        return (UnitFile(path=path, content=text, mode=0o644),)
+
+    def entry(self, unit: UnitFacts) -> str:
+        del unit
+        return ""
+
+    def _taken(self) -> str:
+        return f"tail -n 1 {quote(self.folder / 'unit')} >{quote(self.folder / 'limit')}"
+
+    def enable(self, unit: UnitFacts) -> str:
+        del unit
+        return self._taken() if self.when == "reload" else "true"
+
+    def restart(self, unit: UnitFacts) -> str:
+        return f"{self._taken()}\n{super().restart(unit)}"
+
+    def memory_limit(self, _unit: UnitFacts) -> str:
+        return f"cat {quote(self.folder / 'limit')}"
 
 
 @pytest.fixture
@@ -449,3 +487,30 @@ def test_an_update_beside_the_old_version_loses_no_request(
     assert (board.answers, board.noted) == (expected[0], expected)
     assert not (board.versions.folder / "versions" / "try").exists()
     assert (board.versions.folder / "versions" / "b").exists() is not bool(fault)
+
+
+@pytest.mark.parametrize("when", ["reload", "restart"])
+def test_a_version_that_needs_more_memory_gets_it_before_it_starts(
+    board: Kitchen, tmp_path: Path, when: str
+) -> None:
+    init = Limiting(BootFacts())
+    init.folder, init.when = tmp_path, when
+    board.init = init
+    board.add("a")
+    board.add("b", memory_bytes=300_000_000)
+    board.notes("a")
+    board.boots()
+    service = board.reached()
+    install_unit(board.host, *service.chosen, service.unit, overwrite=False)
+    (tmp_path / "limit").write_text(f"{service.unit.memory_max_bytes}\n")
+    supervisor = board.versions.state()["pid"]
+    put_on_trial(service, "b", confirmed="a")
+    wait_until_ready(board.host, board.layout, "b", board.progress, service.state.state)
+    larger = board.reached().unit.memory_max_bytes
+    assert larger == (service.unit.memory_max_bytes or 0) + 200_000_000
+    assert int((tmp_path / "limit").read_text()) == larger
+    assert (board.versions.state()["pid"] == supervisor) == (when == "reload")
+    board.notes("b", former="a")
+    back = rolled_back(board.reached(), board.progress, 0.0)
+    assert (back.version, board.answers) == ("a", "a")
+    assert (tmp_path / "unit").read_text().splitlines()[-1] == str(service.unit.memory_max_bytes)

@@ -153,20 +153,26 @@ def check_options(program: Path, plan: EngineSettings) -> None:
         _flash_attention(program, plan.flash_attention)
 
 
-def whole_plan(plan: Plan, model: Model) -> Plan:
-    """Return a plan with its prompt: of a length in tokens, or else the model's own."""
-    if model.prompt and not {"prompt", "prompt_tokens"} & plan.model_fields_set:
-        # Such a model writes nonsense after its answer.
-        plan = plan.model_copy(update={"prompt": model.prompt, "stop_at_end": True})
-    context_tokens(plan, model, needed_tokens(plan, model))
-    if plan.prompt_tokens is not None:
-        plan = plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})
-    size_bytes = len(plan.prompt.encode())
+def _check_prompt(prompt: str) -> None:
+    size_bytes = len(prompt.encode())
     if size_bytes > MAX_PROMPT_BYTES:
         raise UsageError(
             f"The prompt is {size_bytes} bytes long; the limit is {MAX_PROMPT_BYTES}.",
             "Use a shorter prompt.",
         )
+
+
+def whole_plan(plan: Plan, model: Model) -> Plan:
+    """Return a plan with its prompt: of a length in tokens, or else the model's own."""
+    if model.prompt and not {"prompt", "prompt_tokens"} & plan.model_fields_set:
+        # Such a model writes nonsense after its answer.
+        plan = plan.model_copy(update={"prompt": model.prompt, "stop_at_end": True})
+    if plan.prompt_tokens is None:
+        _check_prompt(plan.prompt)
+    context_tokens(plan, model, needed_tokens(plan, model))
+    if plan.prompt_tokens is not None:
+        plan = plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})
+        _check_prompt(plan.prompt)
     if plan.depth_tokens:
         size_bytes = len(text_after_depth(plan, model).encode())
         if size_bytes > MAX_PROMPT_BYTES:

@@ -241,6 +241,7 @@ MMPROJ = Option(
     "beside the model, or in its repository; none: text alone",
     "FILE|AUTO|NONE",
     "auto",
+    takes="file",
     heading="Images and sounds",
     harmless="in a plan",
 )

@@ -158,7 +158,16 @@ def test_help_shows_what_a_value_is() -> None:
     assert re.search(r"^  -j, --json +print", shown, re.MULTILINE)
     headings = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
     assert headings == [
-        *("Plan", "Images and sounds", "Sampling", "Repeats", "Engine", "Cores", "Board"),
+        *(
+            "Plan",
+            "Images and sounds",
+            "Embeddings",
+            "Sampling",
+            "Repeats",
+            "Engine",
+            "Cores",
+            "Board",
+        ),
         *("Conditions", "Build", "Output"),
     ]
     assert shown.rstrip().splitlines()[-1].startswith("  -h, --help")

@@ -17,10 +17,11 @@ from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.defaults import DEMO
 from armload.core.options import Declared, declared_options
-from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
+from armload.engines.plan import CPU, DRAFT, GPU, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import LIKE, RANDOM
+from armload.models.find_projector import AUTO, NONE
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
 from armload.models.published import SMOLLM2
 from armload.models.quant_mix import MIXTURES
@@ -36,11 +37,13 @@ CACHE_KINDS = (
 _CHOICES: Mapping[str, Sequence[str]] = {
     "--arrivals": ("poisson", "constant", "gamma:", "seed"),
     "--compiler": COMPILERS,
+    "--device": (CPU, GPU),
     "--dialect": tuple(each.name for each in DIALECTS),
     "--export": FORMATS,
     "--grader": tuple(GRADERS),
     "--hardware": ("all",),
     "--kv-type": KV_TYPES,
+    "--mmproj": (AUTO, NONE),
     "--programs": (
         *MAIN_PROGRAMS,
         *("llama-bench", "llama-server", "llama-quantize", "llama-perplexity"),

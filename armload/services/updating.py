@@ -38,7 +38,7 @@ from armload.services.making import (
     make_version,
 )
 from armload.services.reaching import ReachedService, key_of, reached_on
-from armload.services.setting_up import run_script, unit_of
+from armload.services.setting_up import find_models, run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
 from armload.services.switching import (
     WATCHED_S,
@@ -117,6 +117,7 @@ def update(
         RunError: the new version does not answer; the old one goes on.
         ArmloadError: it cannot be made; the old one goes on.
     """
+    find_models(models or (), progress)
     with session(request, (SERVER,), progress) as where:
         host, board = where.connection.host, where.connection.board
         with leased_board(where, progress):

@@ -91,7 +91,7 @@ def test_embeddings_have_a_time_and_tokens_and_no_figures_of_decoding(tmp_path: 
     with stub_service(first_s=0.02) as service:
         found = sent(tmp_path, service, *words, "--export", "csv,vllm")
     table = shown(tmp_path)
-    assert "Embeddings have neither a first token nor a time per token" in table
+    assert "neither a first token nor a time per token" in table
     assert (table.count("first token"), table.count("per token"), table.count("output")) == (
         1,
         1,

@@ -160,6 +160,7 @@ def test_a_run_that_never_decoded_has_no_figures() -> None:
             "decode_tokens",
             "speculation",
             "experts",
+            "texts",
         )
     ) | {"stages": ()}
 

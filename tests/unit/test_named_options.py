@@ -55,6 +55,7 @@ _OTHERS = frozenset(
         *("cors-origins", "host", "models-dir", "models-max", "models-preset", "reuse-port"),
         *("sleep-idle-seconds", "ssl-cert-file", "ssl-key-file", "threads-http", "timeout"),
         *("mtmd-batch-max-tokens",),
+        *("summary", "library-path"),  # vulkaninfo, ld.so
         *("poll",),  # distributed-llama's program of ours
         *("no-block", "property", "quiet", "user", "value"),  # systemctl
         *("log-colors", "max-buffer-size", "no-ppl", "no-ui", "spec-ngram-simple-size-n"),

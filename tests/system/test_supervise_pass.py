@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -216,6 +216,24 @@ def test_a_header_without_end_is_refused(service: ServiceFolder) -> None:
         line.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 16_384)
         assert line.recv(100).startswith(b"HTTP/1.1 431 ")
     assert posted(service, b"x")[0] == 200
+
+
+def test_a_header_that_comes_byte_by_byte_does_not_stay(service: ServiceFolder) -> None:
+    begin(service, "a")
+    with socket.create_connection(("127.0.0.1", service.port)) as slow:
+        slow.settimeout(0.1)
+        for _ in range(600):
+            with suppress(ConnectionError):  # the next receiving tells it
+                slow.sendall(b"G")
+            try:
+                ended = slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                ended = True
+            assert ended
+            return
+    pytest.fail("it is still connected")
 
 
 def test_the_port_stays_when_the_process_that_passes_is_killed(service: ServiceFolder) -> None:

@@ -200,10 +200,10 @@ static void attend(struct connection *connection, short client, short server, in
         if (is_over || now - connection->since_ms >= LINGER_MS)
             forget(connection);
     } else if (!connection->is_whole) {
-        if (client != 0)
-            read_header(connection, now);
-        else if (now - connection->since_ms >= HEADER_MS)
+        if (now - connection->since_ms >= HEADER_MS) /* also where it comes byte by byte */
             forget(connection);
+        else if (client != 0)
+            read_header(connection, now);
     } else if (connection->server < 0) {
         reach_server(connection, now);
         if (client != 0)

@@ -289,10 +289,11 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
             f"{name}: installing it was interrupted. Remove it: armload service.remove "
             f"--board {board} --name {service.name}"
         )
-    if service.is_on_trial:
+    if service.interrupted:
+        done = "Complete it" if service.interrupted == "rollback" else "Go back"
         yield (
-            f"{name}: an update is not confirmed; it was interrupted. Go back: armload "
-            f"service.rollback --board {board} --name {service.name}"
+            f"{name}: the last {service.interrupted} was interrupted, and is not confirmed. "
+            f"{done}: armload service.rollback --board {board} --name {service.name}"
         )
     if service.missing:
         yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Annotated
+from typing import Annotated, Literal
 
 import requests
 from pydantic import Field
@@ -63,7 +63,7 @@ class ServiceStatus(Value):
     Attributes:
         version: in force; none where installing it was interrupted.
         rollback: the version that a rollback would put in force.
-        is_on_trial: an update is not confirmed yet.
+        interrupted: what was, and is not confirmed; the next command that changes it ends that.
         models: what it serves.
         listens: where.
         up_s: how long it has answered.
@@ -84,7 +84,7 @@ class ServiceStatus(Value):
     condition: Condition
     version: str | None
     rollback: str | None
-    is_on_trial: bool
+    interrupted: Literal["update", "rollback"] | None
     models: str
     listens: str | None
     init: str | None
@@ -168,7 +168,7 @@ def _status(host: Host, board: Board, found: ServiceOnBoard) -> ServiceStatus:
         condition=found.condition,
         version=found.version,
         rollback=found.rollback,
-        is_on_trial=found.trial is not None,
+        interrupted=None if found.interrupted == "note" else found.interrupted,
         models=record.names if record else "",
         listens=record.listening.words if record else None,
         init=record.init if record else None,

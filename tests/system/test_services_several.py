@@ -205,7 +205,7 @@ def test_a_full_disk_in_an_update_leaves_the_service_as_it_was(tmp_path: Path) -
         assert "full" in said or "space" in said, said
         assert sorted(each.name for each in folder.iterdir()) == before
         now = home.status("tutor")
-        assert (now["version"], now["condition"], now["is_on_trial"]) == (old, "ready", False)
+        assert (now["version"], now["condition"], now["interrupted"]) == (old, "ready", None)
         assert home.writes(name="tutor") == 12
         (disk / "fill").unlink()
         home.types("update", "--slots", "2", "--slower", "90%", name="tutor")

@@ -66,7 +66,7 @@ def test_there_are_texts_per_second_and_no_times_of_tokens(
         texts = summary["texts"]
         assert texts["texts"] == TEXTS
         assert texts["texts_per_s"] * length == pytest.approx(summary["prefill_tps"])
-    shown = ann.types("show", sweep["id"])
+    shown = ann.types("show", sweep["sweep"])
     assert "texts" in shown.stdout
 
 

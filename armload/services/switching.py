@@ -237,9 +237,11 @@ def _is_cramped(service: ReachedService) -> bool:
     Returns:
         Whether what runs has to be started anew for that.
     """
-    record, init = service.look().record, service.chosen.init
     limit_bytes = service.unit.memory_max_bytes
-    if record is None or limit_bytes is None or not init.memory_limit(service.unit):
+    if limit_bytes is None or not service.chosen.init.memory_limit(service.unit):
+        return False
+    record = service.look().record
+    if record is None:
         return False
     unit = unit_of(service.layout, record)
     if unit.memory_max_bytes is not None and unit.memory_max_bytes <= limit_bytes:
@@ -253,8 +255,9 @@ def _is_cramped(service: ReachedService) -> bool:
 
 def _keep_unit(service: ReachedService) -> None:
     """Have the unit say what the version says that is confirmed now."""
-    record, init = service.look().record, service.chosen.init
-    if record is not None and init.memory_limit(service.unit):
+    if not service.chosen.init.memory_limit(service.unit):
+        return
+    if record := service.look().record:
         unit = unit_of(service.layout, record)
         install_unit(service.host, *service.chosen, unit, overwrite=False)
 

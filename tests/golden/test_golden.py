@@ -25,7 +25,6 @@ FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
 UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
     "report/load/table.py load_view": "no recorded load has images",
-    "cli/verbs/model.py _converted_adapter": "what it shows is a conversion, as of a checkpoint",
 }
 """Places that no case reaches, and why."""
 

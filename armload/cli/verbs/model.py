@@ -13,6 +13,7 @@ from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.conversion.checkpoints.checkpoint import Checkpoint
+    from armload.conversion.checkpoints.converting import Converted
     from armload.conversion.checkpoints.forms import Form
     from armload.conversion.checkpoints.proposal import Proposal
     from armload.core.progress import Progress
@@ -75,8 +76,6 @@ def convert(options: ConvertOptions) -> Result:
     from armload.conversion.checkpoints.adapters import is_adapter
     from armload.conversion.checkpoints.converting import convert as convert_checkpoint
     from armload.conversion.checkpoints.forms import check_form, check_type
-    from armload.report.layout import whole
-    from armload.report.result import as_result
 
     form = check_form(options.to)
     check_type(form, options.type, "")
@@ -97,9 +96,7 @@ def convert(options: ConvertOptions) -> Result:
         agree=lambda proposal: _is_meant(proposal, yes=options.yes),
         progress=progress,
     )
-    for line in done.check.lines:
-        progress.say(line)
-    return as_result(done, whole(str(done.path)))
+    return _checked(done, progress)
 
 
 def _converted_adapter(options: ConvertOptions, form: Form, progress: Progress) -> Result:
@@ -108,8 +105,6 @@ def _converted_adapter(options: ConvertOptions, form: Form, progress: Progress) 
     from armload.conversion.checkpoints.forms import check_type
     from armload.core.errors import UsageError
     from armload.models.hub_reference import is_reference
-    from armload.report.layout import whole
-    from armload.report.result import as_result
 
     adapter = read_adapter(Path(options.checkpoint).expanduser())
     if form != "gguf":
@@ -139,6 +134,14 @@ def _converted_adapter(options: ConvertOptions, form: Form, progress: Progress) 
         agree=lambda proposal: _is_meant(proposal, yes=options.yes),
         progress=progress,
     )
+    return _checked(done, progress)
+
+
+def _checked(done: Converted, progress: Progress) -> Result:
+    """Say what was compared, and show the file that was made."""
+    from armload.report.layout import whole
+    from armload.report.result import as_result
+
     for line in done.check.lines:
         progress.say(line)
     return as_result(done, whole(str(done.path)))

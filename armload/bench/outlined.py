@@ -17,6 +17,7 @@ from armload.engines.media import MediaNeed, media_need
 from armload.engines.prediction import Prediction
 from armload.models.adapter import AdapterChoice
 from armload.models.adapter_file import with_adapters
+from armload.models.file_types import usual_type
 from armload.models.find import header_of, is_runnable
 from armload.models.find_projector import NONE, find_projector_header
 from armload.models.gguf import read_outline
@@ -24,6 +25,7 @@ from armload.models.header import Header
 from armload.models.image_tokens import USUAL_SIZE, ImageSize
 from armload.models.model import Model, check_generates
 from armload.models.outline import OUTLINES, listed_models, load_outline, outlined_projector
+from armload.models.published import published_as
 from armload.models.quant_mix import predict_quantised
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.request import Request
@@ -36,6 +38,7 @@ class OutlinedModel(NamedTuple):
         reference: what it is called.
         model: its facts.
         header: the whole of it; none for models that are only listed.
+        has_file: armload has its weights, or can get them.
         file_type: that it would be quantised to first; empty for the model as it is.
         outline: the header's keys and tensors; none for models that are only listed.
         media: an image, or a sound, that is to come before the prompt; none of a model of text.
@@ -44,6 +47,7 @@ class OutlinedModel(NamedTuple):
     reference: str
     model: Model
     header: WholeHeader | None
+    has_file: bool
     file_type: str = ""
     outline: Header | None = None
     media: MediaNeed | None = None
@@ -56,11 +60,6 @@ class OutlinedModel(NamedTuple):
     def family(self) -> str:
         """The name without a file type; current models are listed in several."""
         return self.reference if self.header else self.reference.partition(":")[0]
-
-    @property
-    def has_file(self) -> bool:
-        """Whether armload has its weights, or can get them."""
-        return is_runnable(self.reference)
 
     def with_adapters(self, adapters: Sequence[AdapterChoice], progress: Progress) -> OutlinedModel:
         """Return the same with adapters, which must fit its header."""
@@ -130,10 +129,12 @@ def outlined_models(
             "Add --model with the model that it was trained for.",
         )
     needs = {} if media.projector.casefold() == NONE else _listed_media(media.size or USUAL_SIZE)
-    return [
-        OutlinedModel(name, model, None, media=needs.get(name.partition(":")[0]))
-        for name, model, _ in listed_models(tuple(file_types))
-    ]
+    found = []
+    for listed, model, _ in listed_models(tuple(file_types)):
+        name, _, file_type = listed.partition(":")
+        has_file = bool(published_as(name, usual_type(file_type)))
+        found.append(OutlinedModel(listed, model, None, has_file, media=needs.get(name)))
+    return found
 
 
 def _listed_media(size: ImageSize) -> dict[str, MediaNeed]:
@@ -169,12 +170,17 @@ def _outlined(
     path = header_of(name, progress)
     model, header = read_outline(path)
     check_generates(model, or_embeds=True)
+    has_file = is_runnable(name)
     if not file_types:
-        yield OutlinedModel(name, model, whole_header(path), outline=header)
+        yield OutlinedModel(name, model, whole_header(path), has_file, outline=header)
     for each in file_types:
         if later := predict_quantised(model, header, each):
-            yield OutlinedModel(name, later[0], whole_header(path, later[1]), each, later[1])
+            yield OutlinedModel(
+                *(name, later[0], whole_header(path, later[1]), has_file, each, later[1])
+            )
         else:
             (made,) = quantised_for(request, [name], [each], progress)
             made_model, made_header = read_outline(Path(made))
-            yield OutlinedModel(name, made_model, whole_header(Path(made)), each, made_header)
+            yield OutlinedModel(
+                *(name, made_model, whole_header(Path(made)), has_file, each, made_header)
+            )

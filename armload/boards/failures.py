@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.known_keys import known_keys_name
-from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
+from armload.core.errors import (
+    ConnectError,
+    LostConnectionError,
+    PermanentConnectError,
+    UnresolvedNameError,
+)
 from armload.core.shell import join
 from armload.core.workspace import data_names, workspace
 
@@ -226,7 +231,7 @@ def _about_network(
     import paramiko
 
     if isinstance(error, socket.gaierror):
-        return ConnectError(
+        return UnresolvedNameError(
             f"{board_name}: the host name {connection.host!r} cannot be resolved.",
             _way_to_address(connection, board_name),
         )

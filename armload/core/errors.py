@@ -153,6 +153,10 @@ class PermanentConnectError(ConnectError):
     """What somebody has to put right before the next attempt: waiting for the board is useless."""
 
 
+class UnresolvedNameError(ConnectError):
+    """The name of a host cannot be resolved: it is misspelled, or not known yet."""
+
+
 class LostConnectionError(ConnectError):
     """The connection to a board that had answered dropped during a command."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -120,7 +122,7 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
         raise DataError(f"{path}: this is not UTF-8 text.", "Save it as UTF-8.") from error
     root, said = _parsed(path, text)
     if isinstance(said, dict):
-        return said, root
+        return copy.deepcopy(said), root
     what = "expected 'key: value' lines"
     if said is None:
         what = f"this file is empty{', and its disk is full' if is_full(path) else ''}"
@@ -139,6 +141,8 @@ class _Loader(yaml.SafeLoader):
         super().fetch_more_tokens()
 
 
+# A list of models reads the files of its boards and targets again for each of them.
+@functools.lru_cache(maxsize=1024)
 def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
     try:
         loader = _Loader(text)

@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
+from armload.core.errors import (
+    ConnectError,
+    LostConnectionError,
+    PermanentConnectError,
+    UnresolvedNameError,
+)
 
 RETRY_FOR_S = 120.0
 """A board that was away for so long is away."""
@@ -23,6 +28,7 @@ class Retry:
     Attributes:
         limit_s: that it may be away at a time.
         away: the board has not answered since it was waited for.
+        is_new: it has never answered, so a name that cannot be resolved is misspelled.
     """
 
     def __init__(self, limit_s: float = RETRY_FOR_S, *, unanswered_s: float | None = None) -> None:
@@ -34,6 +40,7 @@ class Retry:
         """
         self.limit_s = limit_s if unanswered_s is None else unanswered_s
         self.away = False
+        self.is_new = unanswered_s is not None
         self._answered_limit_s = limit_s
 
     def heard(self) -> None:
@@ -43,7 +50,7 @@ class Retry:
 
     def answered(self) -> None:
         """Wait for a board that is there as long as at any other time."""
-        self.limit_s = self._answered_limit_s
+        self.limit_s, self.is_new = self._answered_limit_s, False
 
 
 def with_retries(
@@ -76,6 +83,9 @@ def with_retries(
             on_drop(state.outcome.exception())
 
     def is_given_up(state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        if retry.is_new and isinstance(error, UnresolvedNameError):
+            return True
         return tenacity.stop_before_delay(retry.limit_s)(state)
 
     done = tenacity.Retrying(

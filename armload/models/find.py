@@ -115,13 +115,13 @@ def spelled(reference: str) -> str:
     prefix = next((each for each in prefixes if lower.startswith(each)), "")
     name, colon, file_type = reference[len(prefix) :].partition(":")
     alone = {each: each for each in (DEMO, RANDOM, SMOLLM2)}
-    known = {each.casefold(): each for each in _known_names()}
     if is_there(Path(reference)):
         return reference
     if prefix and prefix not in (LIKE, WORD_PROBLEMS):
         return prefix + reference[len(prefix) :]
     if not colon and not prefix:
         return alone.get(lower, reference)
+    known = {each.casefold(): each for each in _known_names()}
     return f"{prefix}{known.get(name.casefold(), name)}{colon}{file_type}"
 
 

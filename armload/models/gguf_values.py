@@ -21,6 +21,8 @@ KEPT_STRING_BYTES = 1 << 20
 LONGEST_NAME_BYTES = 1 << 16
 
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
+_CHUNK_BYTES = 1 << 16
 _SCALARS = {
     0: "<B",
     1: "<b",
@@ -130,8 +132,7 @@ class ValueReader:
             self.check_count(f"strings in {key!r}", length, 8)
             if key == self._strings_of:
                 return Array(length=length, strings=tuple(self._string(key) for _ in range(length)))
-            for _ in range(length):
-                self._skip(self.number("<Q"), key)
+            self._skip_strings(length, key)
             return Array(length=length)
         code = self._code(item_type, key)
         self.check_count(f"numbers in {key!r}", length, struct.calcsize(code))
@@ -167,6 +168,17 @@ class ValueReader:
             )
         self.at += count
         return content
+
+    def _skip_strings(self, count: int, key: str) -> None:
+        """Skip strings from one length to the next; vocabularies have hundreds of thousands."""
+        while count:
+            chunk = self._file.read(min(_CHUNK_BYTES, self._size_bytes - self.at))
+            position = 0
+            while count and position + 8 <= len(chunk):
+                position += 8 + _LENGTH.unpack_from(chunk, position)[0]
+                count -= 1
+            self._file.seek(-len(chunk), 1)
+            self._skip(position, key) if position else self._take(_LENGTH.size)
 
     def _skip(self, count: int, key: str) -> None:
         if count > self._size_bytes - self.at:

@@ -152,8 +152,9 @@ def listed_models(file_types: tuple[str, ...] = ()) -> Iterator[tuple[str, Model
     """
     for outline in (*_shaped(), *map(load_outline, data_names(OUTLINES))):
         if outline.is_listed:
+            base = _base(outline)
             for file_type in file_types or outline.file_types:
-                yield f"{outline.name}:{file_type}", *outlined(outline, file_type)
+                yield f"{outline.name}:{file_type}", *_in_type(outline.name, base, file_type)
 
 
 def _shaped() -> Iterator[Outline]:
@@ -191,15 +192,18 @@ def outline_of_shape(name: str, shape: Shape) -> Outline:
 
 def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
     """Return a model's facts and its header in a file type."""
+    return _in_type(outline.name, _base(outline), file_type)
+
+
+def _in_type(name: str, base: Header, file_type: str) -> tuple[Model, Header]:
     usual = usual_type(file_type)
     if usual not in TENSOR_TYPES:
         raise UsageError(
             f"There is no file type {file_type!r}.",
             f"{type_meant(file_type, TENSOR_TYPES)}Available: {', '.join(TENSOR_TYPES)}.",
         )
-    path = Path(f"{outline.name}-{usual}.gguf")
-    header = _base(outline)
-    header = with_types(header, types_of(Metadata(path, header), header, usual))
+    path = Path(f"{name}-{usual}.gguf")
+    header = with_types(base, types_of(Metadata(path, base), base, usual))
     return outline_of(path, header), header
 
 

@@ -207,7 +207,7 @@ class ConnectedBoards(Generic[OpenedBoard]):
             for board in members_of(request.board):
                 if isinstance(board.reach, RealReach):
                     with closing(connect(board, progress)) as host:
-                        with_retries(partial(host.run, ":"), Retry(answers_within_s))
+                        with_retries(partial(host.run, ":"), Retry(unanswered_s=answers_within_s))
         with session(
             *(request, programs, progress), settings=settings, takes_groups=takes_groups
         ) as where:

@@ -362,12 +362,14 @@ class LoadRunner:
 @contextmanager
 def _short_collections() -> Iterator[None]:
     """Keep the garbage collector from what was there before: nothing is sent while it works."""
+    was_frozen = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
 
 
 def _nothing_succeeded(

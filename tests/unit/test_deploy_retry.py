@@ -2,7 +2,12 @@ import time
 
 import pytest
 
-from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
+from armload.core.errors import (
+    ConnectError,
+    LostConnectionError,
+    PermanentConnectError,
+    UnresolvedNameError,
+)
 from armload.deploy.retry import Retry, with_retries
 
 
@@ -74,3 +79,19 @@ def test_an_error_that_a_person_must_correct_is_raised_at_once() -> None:
     with pytest.raises(PermanentConnectError):
         with_retries(action, Retry(), shown.append)
     assert not shown
+
+
+def test_a_name_that_cannot_be_resolved_is_waited_for_only_where_it_could_be_before() -> None:
+    tries: list[UnresolvedNameError] = []
+
+    def action() -> str:
+        if len(tries) < 2:
+            tries.append(UnresolvedNameError("my-board: cannot be resolved."))
+            raise tries[-1]
+        return "done"
+
+    with pytest.raises(UnresolvedNameError):
+        with_retries(action, Retry(unanswered_s=5))
+    assert len(tries) == 1
+    tries.clear()
+    assert with_retries(action, Retry(5)) == "done"

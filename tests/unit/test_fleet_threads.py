@@ -53,7 +53,8 @@ def test_a_board_that_is_off_does_not_hide_what_others_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("armload.serving.listing.FIRST_ANSWER_S", 0.1)
+    for package in ("serving", "services"):
+        monkeypatch.setattr(f"armload.{package}.listing.FIRST_ANSWER_S", 0.1)
     (tmp_path / "boards").mkdir()
     dark = "target: rk3568\nreach: {kind: ssh, host: 127.0.0.1, port: 1}\nworkdir: /tmp/work\n"
     (tmp_path / "boards" / "dark.yaml").write_text(dark)

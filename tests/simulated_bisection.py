@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from armload.analysis.bisection import BisectionGoal, Found, Sample, WrongEndpointsError, search
+from armload.analysis.bisection import (
+    BisectionGoal,
+    FoundCommits,
+    Sample,
+    WrongEndpointsError,
+    search,
+)
 from armload.core.errors import InconclusiveError
 
 COMMITS = 40
@@ -78,7 +84,7 @@ class Searched:
 
     outcome: Outcome
     runs: int
-    found: Found | None = None
+    found: FoundCommits | None = None
 
 
 def searched(times_s: Sequence[float], number: int, slowdown: float) -> Searched:

@@ -67,7 +67,7 @@ class JudgedCommit(Value):
     reason: str = ""
 
 
-class Found(Value):
+class FoundCommits(Value):
     """The end of a search.
 
     Attributes:
@@ -137,7 +137,7 @@ def search(
     *,
     seed: str,
     said: Callable[[JudgedCommit], None] = lambda _: None,
-) -> Found:
+) -> FoundCommits:
     """Find the first bad commit, by the order of ``git bisect``.
 
     With the same seed and samples it always asks for the same ones.
@@ -174,7 +174,7 @@ class _Search:
         self._endpoints: list[tuple[float, float]] = []
         self._text = ""
 
-    def run(self) -> Found:
+    def run(self) -> FoundCommits:
         suspects = self._history.suspects(self._wanted.bad, [self._wanted.good])
         effect = self._check_ends(len(suspects))
         bad, good, skipped = self._wanted.bad, [self._wanted.good], set[str]()
@@ -327,8 +327,8 @@ class _Search:
             verdict = "good" if sample.text_sha256 == self._text else "bad"
         return JudgedCommit(commit=commit, verdict=verdict, suspects=suspects)
 
-    def _found(self, effect: Effect, bad: str, skipped: Sequence[str]) -> Found:
-        result = Found(
+    def _found(self, effect: Effect, bad: str, skipped: Sequence[str]) -> FoundCommits:
+        result = FoundCommits(
             effect=effect,
             commits=(bad, *skipped),
             parent="" if skipped else self._history.parent(bad),

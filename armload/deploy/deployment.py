@@ -20,7 +20,7 @@ from armload.deploy.payload import Payload
 from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_memory, need_space
 from armload.deploy.transfer import RETRY_FOR_S, deliver
-from armload.deploy.upload import Stored, parse_stored, stored_script
+from armload.deploy.upload import UploadState, parse_stored, stored_script
 
 _ASKED_AT_ONCE = 100
 
@@ -71,7 +71,9 @@ def deploy(
         some = items[first : first + _ASKED_AT_ONCE]
         stored += parse_stored(some, with_retries(partial(host.run, stored_script(some))).stdout)
     if verify:
-        stored = [Stored(state="unchecked") if each.state == "present" else each for each in stored]
+        stored = [
+            UploadState(state="unchecked") if each.state == "present" else each for each in stored
+        ]
     sent = False
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if lacking:

@@ -15,7 +15,7 @@ from armload.core.progress import Progress
 from armload.core.shell import call, render
 from armload.core.values import Value, counted, format_bytes
 from armload.deploy.layout import Layout
-from armload.deploy.upload import Stored, Upload
+from armload.deploy.upload import Upload, UploadState
 
 SPARE_BYTES = 4 << 20
 """Left free on the board, for the run's own files."""
@@ -68,7 +68,7 @@ class FreeSpace(Value):
         )
 
 
-def _lacking(uploads: Sequence[Upload], stored: Sequence[Stored]) -> dict[Upload, int]:
+def _lacking(uploads: Sequence[Upload], stored: Sequence[UploadState]) -> dict[Upload, int]:
     return {
         upload: upload.size_bytes - min(state.part_bytes, upload.size_bytes)
         for upload, state in zip(uploads, stored, strict=True)
@@ -79,7 +79,7 @@ def _lacking(uploads: Sequence[Upload], stored: Sequence[Stored]) -> dict[Upload
 def need_memory(
     board: Board,
     uploads: Sequence[Upload],
-    stored: Sequence[Stored],
+    stored: Sequence[UploadState],
     now: Conditions,
     progress: Progress,
 ) -> None:
@@ -102,7 +102,7 @@ def need_memory(
 
 
 def need_space(
-    host: Host, layout: Layout, uploads: Sequence[Upload], stored: Sequence[Stored]
+    host: Host, layout: Layout, uploads: Sequence[Upload], stored: Sequence[UploadState]
 ) -> None:
     """Make the uploads' folders, and make sure that what is missing of all of them fits."""
     lacking = _lacking(uploads, stored)

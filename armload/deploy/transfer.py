@@ -18,8 +18,8 @@ from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.upload import (
     NO_TOOL,
-    Stored,
     Upload,
+    UploadState,
     good_prefix_bytes,
     transfer_timeout_s,
     what_is_stored,
@@ -68,7 +68,7 @@ def deliver(
     host: Host,
     layout: Layout,
     upload: Upload,
-    stored: Stored | None,
+    stored: UploadState | None,
     progress: Progress,
     *,
     helper: PurePosixPath | None = None,
@@ -97,7 +97,7 @@ class _Delivery:
         host: Host,
         layout: Layout,
         upload: Upload,
-        stored: Stored | None,
+        stored: UploadState | None,
         progress: Progress,
         helper: PurePosixPath | None,
         retry: Retry,
@@ -154,7 +154,7 @@ class _Delivery:
             stored = what_is_stored(self._host, upload)
         return self._sent
 
-    def _arrived(self, stored: Stored) -> bool:
+    def _arrived(self, stored: UploadState) -> bool:
         """Do what is left to do; tell whether the file is in its place then."""
         if stored.state == "present":
             return True
@@ -174,12 +174,12 @@ class _Delivery:
                 f"{self._upload.remote.name} on {self._host.name} is damaged; sending it again."
             )
             self._remove(self._upload.remote)
-            stored = Stored(state="absent")
+            stored = UploadState(state="absent")
         need_space(self._host, self._layout, [self._upload], [stored])
         self._send(stored)
         return self._accepted(self._upload.part)
 
-    def _send(self, stored: Stored) -> None:
+    def _send(self, stored: UploadState) -> None:
         name, size = self._upload.remote.name, self._upload.size_bytes
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
             if stored.part_bytes:

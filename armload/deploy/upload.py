@@ -40,7 +40,7 @@ class Upload(Value):
         return self.local.stat().st_size
 
 
-class Stored(Value):
+class UploadState(Value):
     """What of an upload lies on a board.
 
     Attributes:
@@ -57,7 +57,7 @@ def stored_script(uploads: Sequence[Upload]) -> str:
     return call("tell_stored", *(upload.remote for upload in uploads))
 
 
-def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]:
+def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[UploadState, ...]:
     """Read what the script said of these uploads; malformed lines count as absent."""
     lines = iter(output.decode("utf-8", "replace").splitlines())
     for line in lines:
@@ -66,20 +66,20 @@ def parse_stored(uploads: Sequence[Upload], output: bytes) -> tuple[Stored, ...]
     return tuple(_stored(upload, lines) for upload in uploads)
 
 
-def _stored(upload: Upload, lines: Iterator[str]) -> Stored:
+def _stored(upload: Upload, lines: Iterator[str]) -> UploadState:
     word = next(lines, "")
     if word == "present":
         record, mark = next(lines, ""), next(lines, "")
         as_recorded = record == f"{upload.sha256} {mark}"
-        return Stored(state="present" if as_recorded else "unchecked")
+        return UploadState(state="present" if as_recorded else "unchecked")
     if word == "part":
         length = next(lines, "").strip()
         digits = re.fullmatch(r"[0-9]{1,18}", length)
-        return Stored(state="part", part_bytes=int(length) if digits else 0)
-    return Stored(state="absent")
+        return UploadState(state="part", part_bytes=int(length) if digits else 0)
+    return UploadState(state="absent")
 
 
-def what_is_stored(host: Host, upload: Upload) -> Stored:
+def what_is_stored(host: Host, upload: Upload) -> UploadState:
     (stored,) = parse_stored([upload], host.run(stored_script([upload])).stdout)
     return stored
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from armload.analysis.bisection import (
     BisectionGoal,
-    Found,
+    FoundCommits,
     JudgedCommit,
     Sample,
     WrongEndpointsError,
@@ -87,11 +87,11 @@ class Bisection(CommandHeader):
     wanted: BisectionGoal
     plan: Plan
     is_ended: bool = False
-    found: Found | None = None
+    found: FoundCommits | None = None
     titles: Mapping[str, CommitTitle] = {}
 
     @property
-    def result(self) -> Found:
+    def result(self) -> FoundCommits:
         """What it found; only of one that found something."""
         assert self.found is not None  # noqa: S101 - the others have ended with an error
         return self.found
@@ -114,7 +114,9 @@ class BisectionFolder(CommandJournal[Bisection, Sample]):
     def is_finished(self) -> bool:
         return self.header.is_ended
 
-    def end(self, found: Found | None = None, titles: Mapping[str, CommitTitle] = {}) -> None:
+    def end(
+        self, found: FoundCommits | None = None, titles: Mapping[str, CommitTitle] = {}
+    ) -> None:
         """Record that the search has ended, and with what."""
         update = {"is_ended": True, "found": found, "titles": dict(titles)}
         self.rewrite_header(self.header.model_copy(update=update))

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.bisection import Found, JudgedCommit
+from armload.analysis.bisection import FoundCommits, JudgedCommit
 from armload.analysis.ratios import as_long, times
 from armload.analysis.run import Run
 from armload.build.history import CommitTitle
@@ -140,7 +140,7 @@ def sentence(header: Bisection) -> str:
     return f"{found.commits[0][:_SHOWN]} is the first commit that {_did(header, found)}."
 
 
-def _did(header: Bisection, found: Found) -> str:
+def _did(header: Bisection, found: FoundCommits) -> str:
     if found.effect == "fails":
         return "fails"
     if found.effect == "text differs":
@@ -152,7 +152,7 @@ def _did(header: Bisection, found: Found) -> str:
     return f"is slower: {header.metric} takes {as_long(ratio)} as with {whom}"
 
 
-def _remarks(found: Found) -> list[str]:
+def _remarks(found: FoundCommits) -> list[str]:
     remarks = []
     if found.error is not None:
         remarks.append(

@@ -54,7 +54,7 @@ _ENDS_WITHIN_S = 1.0
 """After ``[DONE]``, until the connection ends; some services keep it open."""
 
 
-class Answer:
+class PartialAnswer:
     """What is known of the answer to one request so far.
 
     Args:

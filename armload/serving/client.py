@@ -14,7 +14,7 @@ import aiohttp
 
 from armload.analysis.load.live import Chunks
 from armload.analysis.load.records import RequestRecord
-from armload.serving.answer import Answer, Heard
+from armload.serving.answer import Heard, PartialAnswer
 from armload.serving.answer_format import mismatch
 from armload.serving.dialects.dialect import CompletionRequest, Dialect, is_fixed
 
@@ -97,7 +97,7 @@ class Client:
             patience_s: after its scheduled time, the user gives it up; the connection is closed.
             heard: is given each event as it comes.
         """
-        answer = Answer(request, self._dialect, self.since_began_s, self._add_tokens, heard)
+        answer = PartialAnswer(request, self._dialect, self.since_began_s, self._add_tokens, heard)
         body = self._dialect.body(request, self._model)
         ready_s, begun_s, held_s = self.now_s(), None, 0.0
         is_held = self._room.locked()

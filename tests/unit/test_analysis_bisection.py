@@ -11,7 +11,7 @@ import pytest
 from armload.analysis.bisection import (
     MOST_PAIRS,
     BisectionGoal,
-    Found,
+    FoundCommits,
     JudgedCommit,
     Sample,
     WrongEndpointsError,
@@ -82,7 +82,7 @@ def _steady(
 WANTED = BisectionGoal(good="0", bad="16", slower=0.05)
 
 
-def _search(measure: Callable[[str], Sample], wanted: BisectionGoal = WANTED) -> Found:
+def _search(measure: Callable[[str], Sample], wanted: BisectionGoal = WANTED) -> FoundCommits:
     return search(wanted, Line(), measure, seed="0")
 
 

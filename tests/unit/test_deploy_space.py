@@ -15,7 +15,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.payload import read_payload
 from armload.deploy.space import FreeSpace, ask_space, need_memory, need_space
 from armload.deploy.transfer import deliver
-from armload.deploy.upload import Stored, Upload
+from armload.deploy.upload import Upload, UploadState
 from tests.unit.samples import conditions
 
 HOST = LocalHost("kitchen")
@@ -73,7 +73,7 @@ def test_what_a_folder_holds_makes_no_difference_to_what_is_proposed(
     with file.open("wb") as sparse:
         sparse.truncate(1 << 43)
     with pytest.raises(BoardError, match=f"free in {layout.workdir}; ") as caught:
-        need_space(HOST, layout, [upload], [Stored(state="absent")])
+        need_space(HOST, layout, [upload], [UploadState(state="absent")])
     assert f"{large} (2.1 MB)" in caught.value.remedy
 
 
@@ -92,7 +92,7 @@ def test_what_is_sent_to_a_folder_in_memory_is_said_and_must_fit_there(tmp_path:
     with upload.local.open("wb") as sparse:
         sparse.truncate(800_000_000)
     on_storage = conditions()
-    there, absent = Stored(state="present"), Stored(state="absent")
+    there, absent = UploadState(state="present"), UploadState(state="absent")
     need_memory(board, [upload], [absent], on_storage, Saying())
     in_memory = on_storage.model_copy(
         update={"workdir_in_memory": True, "workdir_filesystem": "tmpfs"}

@@ -7,7 +7,7 @@ import random
 import pytest
 from rich.console import Console
 
-from armload.analysis.bisection import BisectionGoal, Found, JudgedCommit, Sample, search
+from armload.analysis.bisection import BisectionGoal, FoundCommits, JudgedCommit, Sample, search
 from armload.build.history import CommitTitle
 from armload.engines.plan import Plan
 from armload.fleet.bisect import Bisection
@@ -19,7 +19,7 @@ WANTED = BisectionGoal(good="0", bad="16", slower=0.05)
 TITLES = {str(each): CommitTitle(subject=f"change {each}", date="2026-11-26") for each in range(17)}
 
 
-def _header(found: Found, wanted: BisectionGoal = WANTED) -> Bisection:
+def _header(found: FoundCommits, wanted: BisectionGoal = WANTED) -> Bisection:
     return Bisection(
         id="20261126T120000Z-bisect-kitchen-ab12",
         fingerprint="",

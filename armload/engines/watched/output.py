@@ -15,9 +15,9 @@ from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.output import ReportedFigure
 from armload.engines.watched.mnn import llm_bench_figures
 from armload.engines.watched.pattern import (
-    Figure,
-    Found,
     Pattern,
+    PatternMatch,
+    PrintedFigure,
     compiled,
     find,
     match_at,
@@ -67,7 +67,7 @@ class EngineOutput(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class PrintedReport:
     """Figures that a program printed together: from one line to where one of them recurs.
 
     Attributes:
@@ -77,7 +77,7 @@ class Report:
     """
 
     begin: int
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, PrintedFigure] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
 
     def count(self, name: str) -> int | None:
@@ -101,7 +101,7 @@ class Report:
         return tokens / time_s if tokens and time_s else None
 
 
-def reports(reader: Reader, output: bytes) -> list[Report]:
+def reports(reader: Reader, output: bytes) -> list[PrintedReport]:
     """Return what a program printed of itself, in order; several prompts give several reports."""
     patterns = reader.patterns
     hits = [
@@ -109,13 +109,13 @@ def reports(reader: Reader, output: bytes) -> list[Report]:
         for number, each in enumerate(patterns)
         for found in find(each, output)
     ]
-    groups: list[dict[int, Found]] = []
+    groups: list[dict[int, PatternMatch]] = []
     for _, number, found in sorted(hits, key=lambda hit: hit[:2]):
         if not groups or number in groups[-1]:
             groups.append({})
         groups[-1][number] = found
     return [
-        Report(
+        PrintedReport(
             begin=min(found.line for found in group.values()),
             figures={
                 name: each for found in group.values() for name, each in found.figures.items()
@@ -207,7 +207,7 @@ _USED = frozenset(
 )
 
 
-def _others(reader: Reader, report: Report) -> Iterator[ReportedFigure]:
+def _others(reader: Reader, report: PrintedReport) -> Iterator[ReportedFigure]:
     for name, figure in report.figures.items():
         value = in_own_unit(figure)
         # What armload knows is never nothing; of another program's own figures, nothing may be.
@@ -216,7 +216,7 @@ def _others(reader: Reader, report: Report) -> Iterator[ReportedFigure]:
             yield ReportedFigure(name=name, value=value, unit=reader.unit_of(figure))
 
 
-def _lacking(reader: Reader, report: Report | None, stdout: bytes, stderr: bytes) -> str:
+def _lacking(reader: Reader, report: PrintedReport | None, stdout: bytes, stderr: bytes) -> str:
     lacking = report.lacking if report else reader.lines
     which = " and ".join(repr(" / ".join(each.splitlines())) for each in lacking[:2])
     more = f" and {len(lacking) - 2} more" if len(lacking) > 2 else ""

@@ -44,7 +44,7 @@ ANY, NUMBER, TEXT = "any", "number", "text"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class PrintedFigure:
     """A number that a program printed.
 
     Attributes:
@@ -59,7 +59,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class PatternMatch:
     """Where an output matches a pattern.
 
     Attributes:
@@ -75,7 +75,7 @@ class Found:
     end: int
     next: int
     text: int = -1
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, PrintedFigure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def compiled(text: str) -> Pattern:
     return pattern
 
 
-def find(pattern: Pattern, output: bytes) -> Iterator[Found]:
+def find(pattern: Pattern, output: bytes) -> Iterator[PatternMatch]:
     """Yield where an output matches, in order; at most 100,000 lines are looked at."""
     needle = pattern.lines[0].needle
     position = 0
@@ -153,7 +153,7 @@ def find(pattern: Pattern, output: bytes) -> Iterator[Found]:
         position = found.next if found else _line_end(output, hit) + 1
 
 
-def match_at(pattern: Pattern, output: bytes, begin: int) -> Found | None:
+def match_at(pattern: Pattern, output: bytes, begin: int) -> PatternMatch | None:
     """Return what matches in the line that begins there; none where it does not match."""
     first = found = _match(pattern.lines[0], output, begin)
     for line in pattern.lines[1:]:
@@ -267,7 +267,7 @@ def _after_blanks(output: bytes, position: int) -> int:
     return blanks.end() if blanks else position
 
 
-def _match(line: _Line, output: bytes, begin: int) -> Found | None:
+def _match(line: _Line, output: bytes, begin: int) -> PatternMatch | None:
     end = _line_end(output, begin)
     raw = output[begin : min(end, begin + LONGEST_LINE_BYTES)]
     text = _plain(raw)
@@ -282,7 +282,7 @@ def _match(line: _Line, output: bytes, begin: int) -> Found | None:
         values |= match.groupdict()
     places = _places(raw)
     after = begin + places[position]
-    return Found(
+    return PatternMatch(
         line=begin,
         begin=begin + places[first or 0],
         end=end if line.ends_with_any else after,
@@ -290,7 +290,7 @@ def _match(line: _Line, output: bytes, begin: int) -> Found | None:
         # A token may begin with a space of its own, behind the one of the pattern.
         text=after + output.startswith(b" ", after) * line.spaces_text if line.has_text else -1,
         figures={
-            name: Figure(name=name, unit=unit, value=_value(values[name], unit))
+            name: PrintedFigure(name=name, unit=unit, value=_value(values[name], unit))
             for name, unit in line.places
         },
     )

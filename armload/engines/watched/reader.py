@@ -17,8 +17,8 @@ from armload.engines.watched.pattern import (
     DURATION,
     SIZES_BYTES,
     TIMES_S,
-    Figure,
     Pattern,
+    PrintedFigure,
     compiled,
 )
 
@@ -63,7 +63,7 @@ PatternText = Annotated[str, DESCRIBES, Field(max_length=1000), AfterValidator(_
 _Patterns = Annotated[tuple[PatternText, ...], Field(max_length=50)]
 
 
-class Answer(Value):
+class AnswerPlace(Value):
     """Where the model's text lies in the standard output; without these, before the figures.
 
     Attributes:
@@ -106,7 +106,7 @@ class Reader(Value):
     lines: _Patterns = ()
     optional_lines: _Patterns = ()
     token: PatternText | None = None
-    answer: Answer = Answer()
+    answer: AnswerPlace = AnswerPlace()
     hint: _Short = ""
     note: _Short = ""
     document: Literal["llm_bench"] | None = None
@@ -157,14 +157,14 @@ class Reader(Value):
         """Whether the number of tokens includes the first, which comes out of prefill."""
         return all(name != "decode_steps" for each in self.patterns for name, _ in each.places)
 
-    def unit_of(self, figure: Figure) -> str:
+    def unit_of(self, figure: PrintedFigure) -> str:
         """Return the unit of a figure as it is kept; empty for a count."""
         if figure.name not in KNOWN:
             return self.units.get(figure.name, "")
         return {"count": "", "rate": "tokens/s", "time": "s", "size": "bytes"}[KNOWN[figure.name]]
 
 
-def in_own_unit(figure: Figure) -> float:
+def in_own_unit(figure: PrintedFigure) -> float:
     """Return a figure in the unit that it is kept in: seconds, bytes, or its own."""
     kind = KNOWN.get(figure.name)
     if kind == "time" and figure.unit != DURATION:

@@ -16,7 +16,7 @@ from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError
 from armload.deploy.layout import Layout
 from armload.deploy.space import SPARE_BYTES, ask_space, need_space
-from armload.deploy.upload import Stored, Upload
+from armload.deploy.upload import Upload, UploadState
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, part_of, pushed
 
@@ -67,13 +67,13 @@ def test_files_that_fit_alone_and_not_together_are_refused_together(
         )
         for name in names
     ]
-    layout, absent = Layout(workdir=PurePosixPath(small_storage)), Stored(state="absent")
+    layout, absent = Layout(workdir=PurePosixPath(small_storage)), UploadState(state="absent")
     for item in items:
         need_space(host, layout, [item], [absent])
     with pytest.raises(BoardError, match=r"one \(40.0 MB\) and two \(40.0 MB\)"):
         need_space(host, layout, items, [absent, absent])
-    need_space(host, layout, items, [Stored(state="part", part_bytes=SIZE * 3 // 4), absent])
-    need_space(host, layout, items, [Stored(state="present"), absent])
+    need_space(host, layout, items, [UploadState(state="part", part_bytes=SIZE * 3 // 4), absent])
+    need_space(host, layout, items, [UploadState(state="present"), absent])
 
 
 def test_a_storage_that_cannot_be_written_is_said(

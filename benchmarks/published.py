@@ -33,7 +33,7 @@ from statistics import NormalDist
 
 import yaml
 
-from armload.analysis.kernels import CORES, KERNELS
+from armload.analysis.kernels import CORES, KERNELS, WITHOUT_SDOT
 from armload.analysis.roofline import (
     FITTED,
     INTERVAL_LEVEL,
@@ -94,6 +94,16 @@ REPACKED_SINCE = (
 """Since when, roughly, llama.cpp repacks which types on ARM."""
 
 USUAL_DATE = "2025-06"
+
+SDOT_BY_CMAKE = "2024-12-18"
+"""Since when llama.cpp's CMake compiles for the ARM core that it runs on (its pull request 10890):
+before, its builds had no ``sdot`` unless flags asked for it. Its Makefile always did."""
+
+NO_SDOT = " without sdot"
+KERNELS |= {
+    f"{name}{NO_SDOT}": each._replace(plain=each.plain + WITHOUT_SDOT, repacked=None)
+    for name, each in KERNELS.items()
+}
 
 SHORTEST_PROMPT = 32
 """Tokens from which a prompt's rate is that of its kernels: a few take hardly longer than one."""
@@ -216,6 +226,8 @@ def _row(row: dict[str, str]) -> Row | str:
     elif not work.is_dense:
         use = "mixture"
     threads = int(_number(row["threads"] or row["cores_used"]) or 0) or None
+    if "built with CMake" in row["notes"] and row["engine_date"] < SDOT_BY_CMAKE:
+        work = work.model_copy(update={"type_name": f"{work.type_name}{NO_SDOT}"})
     takes_all = not row["threads"] and threads is None and bool(ALL_CORES.search(row["engine"]))
     if takes_all:
         threads = sum(cluster.cores for cluster in specs.clusters) or None
@@ -497,13 +509,9 @@ def _doubts(rows: Sequence[Row], without: str) -> dict[str, float]:
 
 
 def _held_by_most(sources: Collection[Sequence[float]]) -> float:
-    """Return what 80% of the errors do not exceed, where every source has equal say.
-
-    A further source is counted with them as if its errors were larger: of few sources, the largest
-    error was hardly seen.
-    """
+    """Return what 80% of the errors do not exceed, where every source has equal say."""
     shares = sorted((error, 1 / len(each)) for each in sources for error in each)
-    least, left = 0.0, INTERVAL_LEVEL * (len(sources) + 1)
+    least, left = 0.0, INTERVAL_LEVEL * len(sources)
     for error, share in shares:
         if left > 0:
             least, left = error, left - share

@@ -99,6 +99,9 @@ SDOT_BY_CMAKE = "2024-12-18"
 """Since when llama.cpp's CMake compiles for the ARM core that it runs on (its pull request 10890):
 before, its builds had no ``sdot`` unless flags asked for it. Its Makefile always did."""
 
+BUILT_WITH_CMAKE = re.compile(r"^microsoft/T-MAC")
+"""Sources that say so (docs/e2e.md)."""
+
 NO_SDOT = " without sdot"
 KERNELS |= {
     f"{name}{NO_SDOT}": each._replace(plain=each.plain + WITHOUT_SDOT, repacked=None)
@@ -226,7 +229,7 @@ def _row(row: dict[str, str]) -> Row | str:
     elif not work.is_dense:
         use = "mixture"
     threads = int(_number(row["threads"] or row["cores_used"]) or 0) or None
-    if "built with CMake" in row["notes"] and row["engine_date"] < SDOT_BY_CMAKE:
+    if BUILT_WITH_CMAKE.search(row["source"]) and row["engine_date"] < SDOT_BY_CMAKE:
         work = work.model_copy(update={"type_name": f"{work.type_name}{NO_SDOT}"})
     takes_all = not row["threads"] and threads is None and bool(ALL_CORES.search(row["engine"]))
     if takes_all:

@@ -34,11 +34,9 @@ REREAD_SHARE = Expected(value=0.96, low=0.9, high=1.0)
 """Of mapped weights that exceed the memory, read again for every token: read in the same order
 each time, a page is evicted before it is needed again."""
 
-FAULT_S = Expected(value=100e-6, low=0.0, high=160e-6)
-"""Beside reading ``FAULT_BYTES`` of mapped weights: who waits for them asks for the next only then,
-and the kernel makes room for them. At 165 MB/s this is an eighth of the time, at 800 MB/s more than
-a third. On a Raspberry Pi 5 it is 155 us, with a disk at either of two speeds (jeanbruenn.info);
-nothing where a limit delays every read."""
+FAULT_S = Expected(value=60e-6, low=0.0, high=160e-6)
+"""Beside reading ``FAULT_BYTES`` of mapped weights: who waits for them asks for the next only then.
+At 165 MB/s this is 8% of the time, at 800 MB/s a third."""
 
 NOT_OVERLAPPED = Expected(value=0.1, low=0.0, high=0.5)
 """Share of computing during which mapped weights are not read."""

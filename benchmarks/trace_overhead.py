@@ -145,8 +145,8 @@ def print_clocks(folder: Path, readings: int) -> None:
     source, program = folder / "reading.c", folder / "reading"
     source.write_text(READING, encoding="utf-8")
     compiler = any_cpu_compiler(machine_architecture())
-    words = [*compiler, "-D_GNU_SOURCE", f"-I{native_folder()}", source, "-o", program]
-    subprocess.run(words, check=True)
+    options = ["-D_GNU_SOURCE", f"-I{native_folder()}", "-o", str(program)]
+    subprocess.run([*compiler, *options, str(source)], check=True)
     read_us, written_us = {}, {}
     for clocks in CLOCKS:
         variables = {CLOCKS_VARIABLE: " ".join([CLOCK] * clocks)} if clocks else {}

@@ -4,7 +4,9 @@
 
 Prints each row with its forecast and error. Rows of llama.cpp are forecast with constants that were
 fitted without their source: all rows of one source are left out, the constants are fitted to the
-rest, and the rows that were left out are forecast. Rows of ``--rows`` that are not in
+rest, and the rows that were left out are forecast. Dense models that exceed the memory are forecast
+as mapped weights, where a row's notes tell the rate of the storage (``416 MB/s``), or name a disk
+whose usual rate the catalogue has. Rows of ``--rows`` that are not in
 ``published.csv`` take no part in any fit. ``--fit`` prints the constants that all rows give, which
 ``armload/analysis/roofline.py`` holds as ``FITTED``; ``--json`` prints the summary. ``--all-cores``
 forecasts the rows on mixed chips whose engine takes a thread for each core by itself, with that
@@ -33,7 +35,10 @@ from statistics import NormalDist
 
 import yaml
 
-from armload.analysis.kernels import CORES, KERNELS
+from armload.analysis.board_resources import BoardResources, Rate
+from armload.analysis.compute import Compute
+from armload.analysis.kernels import CORES, KERNELS, WITHOUT_SDOT
+from armload.analysis.prediction import predict
 from armload.analysis.roofline import (
     FITTED,
     INTERVAL_LEVEL,
@@ -46,7 +51,9 @@ from armload.boards.hardware import Hardware, load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.workspace import data_names
 from armload.core.yamlfile import load_named
+from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected
+from armload.engines.weights import BoardMemory
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.outline import Outline, outline_called, outlined
 
@@ -68,7 +75,6 @@ SKIPPED = (
     ("several boards", "board", r"^([2-9]|1\d) ?x "),
     ("an accelerator", "engine", r"CUDA|NPU|Vulkan|OpenCL|rkllm|\bGPU\b"),
     ("an accelerator", "notes", r"CUDA|\bNPU\b|Vulkan"),
-    (BEYOND_MEMORY, "notes", r"storage-bound"),
     ("weights that are skipped as the engine predicts", "model", r"sparse"),
 )
 """Why a row is not forecast, the column that says so, and the words there."""
@@ -80,6 +86,7 @@ USES = {
     "mixture": "Mixtures of experts",
     "fork": "Forks of llama.cpp",
     "other engine": "Other engines",
+    "storage": "Weights read from storage",
 }
 """Only llama.cpp's own rows of dense models take part in the fit."""
 
@@ -94,6 +101,21 @@ REPACKED_SINCE = (
 """Since when, roughly, llama.cpp repacks which types on ARM."""
 
 USUAL_DATE = "2025-06"
+
+USUAL_CONTEXT = 512
+
+SDOT_BY_CMAKE = "2024-12-18"
+"""Since when llama.cpp's CMake compiles for the ARM core that it runs on (its pull request 10890):
+before, its builds had no ``sdot`` unless flags asked for it. Its Makefile always did."""
+
+BUILT_WITH_CMAKE = re.compile(r"^microsoft/T-MAC")
+"""Sources that say so (docs/e2e.md)."""
+
+NO_SDOT = " without sdot"
+KERNELS |= {
+    f"{name}{NO_SDOT}": each._replace(plain=each.plain + WITHOUT_SDOT, repacked=None)
+    for name, each in KERNELS.items()
+}
 
 SHORTEST_PROMPT = 32
 """Tokens from which a prompt's rate is that of its kernels: a few take hardly longer than one."""
@@ -157,6 +179,7 @@ class Row:
         takes_all_cores: its engine takes a thread for each core of a mixed chip, by itself.
         repacked: types that the engine's release repacks.
         use: "fit", or why it takes no part in it.
+        storage: what reads weights that exceed ``memory_bytes``; none of others.
     """
 
     id: str
@@ -171,6 +194,8 @@ class Row:
     decode_tps: float
     prefill_tps: float | None
     use: str
+    memory_bytes: int = 0
+    storage: Rate | None = None
 
     def times(self, fitted: Fitted) -> Times:
         found = forecast(
@@ -178,7 +203,33 @@ class Row:
         )
         if found is None:
             raise ValueError(f"{self.id}: nothing is known of this board")
-        return found
+        return found if self.storage is None else self._mapped(found, self.storage)
+
+    def _mapped(self, computing: Times, storage: Rate) -> Times:
+        """Return the times of weights that llama.cpp leaves to the page cache."""
+        memory = BoardMemory(total_bytes=self.memory_bytes, available_bytes=self.memory_bytes)
+        size = round(self.work.size_bytes)
+        need = MemoryNeed(
+            name=self.model,
+            weights_bytes=max(size, self.memory_bytes),
+            kv_bytes=0,
+            program_bytes=0,
+            context_tokens=USUAL_CONTEXT,
+            bytes_per_token=size,
+        )
+        compute = Compute(
+            token_s=computing.token_s,
+            prompt_token_s=computing.prompt_token_s or computing.token_s,
+            load_s=Expected.nothing(),
+            source="roofline",
+        )
+        resources = BoardResources(memory=memory, storage=storage)
+        found = predict(need, resources, compute, prompt_tokens=1, streaming="never")
+        if found.token_s is None:
+            raise ValueError(f"{self.id}: {found.verdict}")
+        return Times(
+            token_s=found.token_s, prompt_token_s=None, limit="storage", is_memory_bound=None
+        )
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -215,7 +266,16 @@ def _row(row: dict[str, str]) -> Row | str:
         use = "fork"
     elif not work.is_dense:
         use = "mixture"
+    memory_bytes = _memory_bytes(row)
+    storage = None
+    if "storage-bound" in row["notes"] or 0 < memory_bytes < work.size_bytes:
+        storage = _storage(row, specs)
+        if storage is None or not work.is_dense:
+            return BEYOND_MEMORY
+        use = "storage"
     threads = int(_number(row["threads"] or row["cores_used"]) or 0) or None
+    if BUILT_WITH_CMAKE.search(row["source"]) and row["engine_date"] < SDOT_BY_CMAKE:
+        work = work.model_copy(update={"type_name": f"{work.type_name}{NO_SDOT}"})
     takes_all = not row["threads"] and threads is None and bool(ALL_CORES.search(row["engine"]))
     if takes_all:
         threads = sum(cluster.cores for cluster in specs.clusters) or None
@@ -238,7 +298,27 @@ def _row(row: dict[str, str]) -> Row | str:
         decode_tps=decode,
         prefill_tps=None if 0 < prompt < SHORTEST_PROMPT else _number(row["prefill_tps"]),
         use=use,
+        memory_bytes=memory_bytes,
+        storage=storage,
     )
+
+
+def _memory_bytes(row: dict[str, str]) -> int:
+    """Return the memory that a run was limited to, else the board's; 0 where it is not said."""
+    limit = re.search(r"limit (\d+)G", row["notes"])
+    gb = float(limit[1]) if limit else _number(re.sub(r"^\d+x", "", row["mem_gb"]))
+    return round((gb or 0.0) * (1 << 30))
+
+
+def _storage(row: dict[str, str], specs: DeclaredSpecs) -> Rate | None:
+    """Return what the storage reads: as the source says, else as is usual with the board."""
+    words = row["notes"]
+    if found := re.search(r"(\d+(?:\.\d+)?) ?([MG])B/s", words):
+        rate = float(found[1]) * {"M": 1e6, "G": 1e9}[found[2]]
+        return Rate(bytes_per_s=round(rate), kind="measured")
+    usual = specs.storage_read_bytes_per_s
+    is_disk = re.search(r"NVMe|SSD|PCIe", words, re.IGNORECASE)
+    return Rate(bytes_per_s=usual, kind="declared") if usual and is_disk else None
 
 
 def _work(row: dict[str, str]) -> TokenWork | str:
@@ -257,7 +337,7 @@ def _work(row: dict[str, str]) -> TokenWork | str:
         model, _ = outlined(outline, file_type)
         file_bytes = size * 1e9 if size else model.size_bytes
         memory_gb = _number(row["mem_gb"])
-        if memory_gb and file_bytes > memory_gb * (1 << 30):
+        if is_mixture and memory_gb and file_bytes > memory_gb * (1 << 30):
             return BEYOND_MEMORY
         work = TokenWork.of(model)
         scale = file_bytes / model.size_bytes
@@ -497,13 +577,9 @@ def _doubts(rows: Sequence[Row], without: str) -> dict[str, float]:
 
 
 def _held_by_most(sources: Collection[Sequence[float]]) -> float:
-    """Return what 80% of the errors do not exceed, where every source has equal say.
-
-    A further source is counted with them as if its errors were larger: of few sources, the largest
-    error was hardly seen.
-    """
+    """Return what 80% of the errors do not exceed, where every source has equal say."""
     shares = sorted((error, 1 / len(each)) for each in sources for error in each)
-    least, left = 0.0, INTERVAL_LEVEL * (len(sources) + 1)
+    least, left = 0.0, INTERVAL_LEVEL * len(sources)
     for error, share in shares:
         if left > 0:
             least, left = error, left - share

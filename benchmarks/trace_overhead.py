@@ -1,16 +1,22 @@
 """How much the trace costs: the same program with and without it, in pairs.
 
-    python benchmarks/trace_overhead.py [--of trace|clocks|weights] [--pairs 40] [--tokens 128]
+    python benchmarks/trace_overhead.py [--of trace|weights] [--pairs 40] [--tokens 128]
+    python benchmarks/trace_overhead.py --of clocks [--readings 10000]
 
 Builds the pinned engine for this machine's own CPU (minutes, the first time), makes a random
 model whose tokens take 10 ms or more, and runs the program in pairs, one of each pair traced,
 in random order, all on one core. With ``--of weights``, one of each pair decides by itself whether
 the weights are to be streamed, as every run of armload does, and leaves them as they are, because
-they fit into memory. With ``--of clocks``, both are traced, and one of each pair reads as many
-device clocks as a trace may have, each a file of this machine's ``/sys``. Other work on the machine
-can only make a run slower, so the quickest tenth of each kind's runs are compared: it prints the
-difference of the two kinds' tenth percentiles with an interval of 95% confidence from the bootstrap
-over pairs, for the time from prompt to end and for CPU time.
+they fit into memory. Other work on the machine can only make a run slower, so the quickest tenth of
+each kind's runs are compared: it prints the difference of the two kinds' tenth percentiles with an
+interval of 95% confidence from the bootstrap over pairs, for the time from prompt to end and for
+CPU time.
+
+What the clocks of memory and devices add is too little for that. With ``--of clocks``, a program
+made of the trace's own functions reads sensors and writes the end of a step's line, with none and
+with as many clocks as a trace may have, each a file of this machine's ``/sys``. Before each reading
+it walks through more memory than the caches hold, as a token does. The CPU time of both, and how
+often a trace does either, tell what a token pays.
 """
 
 from __future__ import annotations
@@ -28,17 +34,56 @@ from pathlib import Path
 
 from small_model import SHAPE
 
+from armload.build.backend import native_folder
 from armload.build.builder import build
-from armload.build.target import load_target
+from armload.build.helper import any_cpu_compiler
+from armload.build.target import load_target, machine_architecture
 from armload.core.progress import Silent
 from armload.engines.weights import MODE_VARIABLE
 from armload.models.synth import synthesise
 
 RESAMPLES = 2_000
 
-CLOCKS_VARIABLE, CLOCKS = "ARMLOAD_CLOCKS", 16
+CLOCKS_VARIABLE = "ARMLOAD_CLOCKS"
+CLOCKS = (0, 1, 4, 16)
 CLOCK = "/sys/kernel/mm/ksm/sleep_millisecs"
 """A file with a number, that the kernel writes when it is read, as those of clocks are."""
+
+TOKENS_MS = (10, 100, 1000)
+
+READING = """
+#include "armload_sensors.h"
+
+int main(int count, char ** words) {
+    enum { EVICTED_BYTES = 64 << 20, BYTES_OF_A_LINE = 64 };
+    const long readings = count > 1 ? atol(words[1]) : 1;
+    volatile char * memory = calloc(1, EVICTED_BYTES);
+    char    line[ARMLOAD_LINE_BYTES];
+    int64_t reading_ns = 0, writing_ns = 0, nothing_ns = 0, at = 0;
+    if (memory == NULL) return 1;
+    armload_open_sensors();
+    for (long i = 0; i < readings; i++) {
+        for (int step = 0; step < EVICTED_BYTES / 16 / BYTES_OF_A_LINE; step++) {
+            memory[at] += 1;
+            at = (at + BYTES_OF_A_LINE) % EVICTED_BYTES;
+        }
+        armload_sensors.sensed_ns = 0;
+        armload_clock_ns(CLOCK_THREAD_CPUTIME_ID); // its own code is cold, too
+        const int64_t begins = armload_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        const int64_t begun = armload_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        armload_sense(armload_clock_ns(CLOCK_MONOTONIC));
+        const int64_t read = armload_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        armload_append_sensors(line, 0);
+        const int64_t written = armload_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        nothing_ns += begun - begins;
+        reading_ns += read - begun;
+        writing_ns += written - read;
+    }
+    printf("%ld %ld\\n", (long) ((reading_ns - nothing_ns) / readings),
+           (long) ((writing_ns - nothing_ns) / readings));
+    return 0;
+}
+"""
 
 
 def native_engine() -> Path:
@@ -95,13 +140,44 @@ def interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
     return difference(pairs), drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)]
 
 
+def print_clocks(folder: Path, readings: int) -> None:
+    """Print the CPU time of reading and writing so many clocks, and its share of a token."""
+    source, program = folder / "reading.c", folder / "reading"
+    source.write_text(READING, encoding="utf-8")
+    compiler = any_cpu_compiler(machine_architecture())
+    options = ["-D_GNU_SOURCE", f"-I{native_folder()}", "-o", str(program)]
+    subprocess.run([*compiler, *options, str(source)], check=True)
+    read_us, written_us = {}, {}
+    for clocks in CLOCKS:
+        variables = {CLOCKS_VARIABLE: " ".join([CLOCK] * clocks)} if clocks else {}
+        done = subprocess.run(
+            [program, str(readings)], env=variables, capture_output=True, text=True, check=True
+        )
+        read_us[clocks], written_us[clocks] = (int(ns) / 1000 for ns in done.stdout.split())
+        added = read_us[clocks] - read_us[0], written_us[clocks] - written_us[0]
+        # Sensors are read at the end of a step, ten times a second at most.
+        shares = (added[0] / max(each, 100) + added[1] / each for each in TOKENS_MS)
+        said = ", ".join(
+            f"{share / 10:.3f}% of {each} ms" for share, each in zip(shares, TOKENS_MS, strict=True)
+        )
+        print(
+            f"{clocks} clocks: {read_us[clocks]:.1f} us to read all sensors, "
+            f"{written_us[clocks]:.1f} us to write them; added by the clocks: {said} per token"
+        )
+
+
 def main() -> None:
     """Run the benchmark and print its result."""
     parser = argparse.ArgumentParser(description="Measure what the trace costs.")
     parser.add_argument("--of", choices=("trace", "clocks", "weights"), default="trace")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--readings", type=int, default=10_000)
     wanted = parser.parse_args()
+    if wanted.of == "clocks":
+        with tempfile.TemporaryDirectory() as folder:
+            print_clocks(Path(folder), wanted.readings)
+        return
     program = native_engine()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -111,15 +187,10 @@ def main() -> None:
         synthesise(SHAPE, model, quantisation="Q8_0", seed=1, progress=Silent())
         measured = {
             "trace": {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))},
-            "clocks": {CLOCKS_VARIABLE: " ".join([CLOCK] * CLOCKS)},
             "weights": {MODE_VARIABLE: "auto"},
         }[wanted.of]
-        always = {}
-        if wanted.of == "clocks":
-            always = {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))}
         # As long as those measured: where the stack begins moves times by more than the trace.
         without = {name[:8] + "X" * len(name[8:]): value for name, value in measured.items()}
-        without, measured = always | without, always | measured
         run(program, model, wanted.tokens, without)
         plain: list[tuple[float, float]] = []
         others: list[tuple[float, float]] = []

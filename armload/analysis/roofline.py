@@ -80,18 +80,18 @@ class Fitted(Value):
 
 
 FITTED = Fitted(
-    instructions=1.035,
+    instructions=0.994,
     prompt_instructions=1.03,
-    thread_exponent=0.9,
+    thread_exponent=0.896,
     of_measured=0.86,
-    of_copy=(0.73, 0.955),
+    of_copy=(0.73, 0.974),
     of_peak=0.693,
     doubts={
-        "instructions": 0.219,
-        "all cores": 0.144,
+        "instructions": 0.171,
+        "all cores": 0.133,
         "one core": 0.232,
         "peak": 0.287,
-        "prompt": 0.325,
+        "prompt": 0.297,
         "unknown": 0.4,
     },
 )

@@ -18,6 +18,7 @@ from armload.engines.plan import CPU, GPU, MICRO_BATCH_TOKENS, FlashAttention, P
 from armload.engines.repacking import repacks
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
+from armload.models.token_count import count_tokens
 from armload.models.token_pieces import fewest_tokens
 from armload.models.tokens import prompt_of
 
@@ -74,18 +75,27 @@ def least_context_tokens(plan: Plan) -> int:
     return plan.depth_tokens + (plan.prompt_tokens or 1) + plan.n_predict
 
 
+_LEAST_ROOM_TOKENS = 4
+"""llama-completion takes no prompt that leaves less of the context."""
+
+
 def needed_tokens(plan: Plan, model: Model) -> int:
     """Return the tokens that a context holds at least, those of a long text counted.
 
     Raises:
+        UsageError: as for ``text_after_depth``.
         OSError: the model's file cannot be read.
     """
     least = least_context_tokens(plan)
     most = plan.depth_tokens + most_prompt_tokens(plan) + plan.n_predict
     room = min(model.context_length, plan.context_tokens or model.context_length)
-    if plan.prompt_tokens is not None or most <= room:
+    if plan.prompt_tokens is not None or most <= room or least > room:
         return least
-    return least - 1 + fewest_tokens(model.path, plan.prompt)
+    text = text_after_depth(plan, model) if plan.depth_tokens else plan.prompt
+    counted = count_tokens(model.path, text)
+    if counted is None:
+        return least - 1 + fewest_tokens(model.path, plan.prompt)
+    return counted + max(plan.n_predict, _LEAST_ROOM_TOKENS)
 
 
 def likely_prompt_tokens(plan: Plan) -> int:
@@ -105,18 +115,18 @@ def context_tokens(plan: Plan, model: Model, least: int | None = None) -> int:
     Args:
         least: tokens that it holds at least; none to count a text as one.
     """
-    least = least or least_context_tokens(plan)
+    counted, least = least, least or least_context_tokens(plan)
     if least > model.context_length:
         raise UsageError(
             f"{_contents(plan)} need at least {least} tokens, but {model.name} was trained for a "
             f"context of {model.context_length}.",
-            f"Use a shorter prompt or output{', or a smaller --depth' * bool(plan.depth_tokens)}.",
+            _shorter(plan, counted, model.context_length),
         )
     if plan.context_tokens is not None and plan.context_tokens < least:
         raise UsageError(
             f"--context {plan.context_tokens} is too small: {_contents(plan).lower()} need at "
             f"least {least} tokens.",
-            f"Use --context {least} or more, or a shorter prompt or output.",
+            f"Use --context {least} or more. {_shorter(plan, counted, plan.context_tokens)}",
         )
     if plan.context_tokens is not None:
         if plan.context_tokens > model.context_length:
@@ -129,6 +139,15 @@ def context_tokens(plan: Plan, model: Model, least: int | None = None) -> int:
     needed = plan.depth_tokens + most_prompt_tokens(plan) + plan.n_predict + 16
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
     return min(rounded, model.context_length)
+
+
+def _shorter(plan: Plan, counted: int | None, room: int) -> str:
+    """Say what makes a prompt and output of so many tokens fit; none were not counted."""
+    left = room - (counted - plan.n_predict) if counted else 0
+    shorter = f"a shorter prompt{', or a smaller --depth' * bool(plan.depth_tokens)}"
+    if left >= _LEAST_ROOM_TOKENS:
+        return f"Use -n {left} or less, or {shorter}."
+    return f"Use {shorter}{'' if counted else ', or a shorter output'}."
 
 
 def _contents(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.models.gguf_values import Array
-from armload.models.header import read_header
+from armload.models.header import Header, read_header
 from armload.models.model import Model
 from armload.models.vocabulary import SPACE, english_words
 
@@ -51,10 +51,7 @@ def prompt_of(path: Path, tokens: int) -> str:
             "Give the text of a prompt with --prompt.",
         )
     of_pieces, stated = kind == "llama", header.metadata.get
-    begins, ends = stated("tokenizer.ggml.add_bos_token"), stated("tokenizer.ggml.add_eos_token")
-    if not isinstance(begins, bool):
-        begins = kind in _SPACED or stated("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
-    added = 2 if kind == "bert" else begins + (ends if isinstance(ends, bool) else kind == "t5")
+    added = added_tokens(header)
     if tokens <= added:
         raise UsageError(
             f"{path}: a text of {tokens} tokens would be empty: this model adds "
@@ -64,6 +61,16 @@ def prompt_of(path: Path, tokens: int) -> str:
     chosen = random.Random(_SEED).choices(whole, k=tokens - added)  # noqa: S311 - no secret
     puts_space_first = of_pieces and stated("tokenizer.ggml.add_space_prefix") is not False
     return " ".join(chosen) if puts_space_first else f" {' '.join(chosen)}"
+
+
+def added_tokens(header: Header) -> int:
+    """Return how many tokens llama.cpp adds to a text of a model."""
+    stated = header.metadata.get
+    kind = stated("tokenizer.ggml.model")
+    begins, ends = stated("tokenizer.ggml.add_bos_token"), stated("tokenizer.ggml.add_eos_token")
+    if not isinstance(begins, bool):
+        begins = kind in _SPACED or stated("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
+    return 2 if kind == "bert" else begins + (ends if isinstance(ends, bool) else kind == "t5")
 
 
 _SAME = {

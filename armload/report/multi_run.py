@@ -34,6 +34,7 @@ from armload.report.figures.over_time import over_time
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.figures.threads import threads
 from armload.report.pages import Page
+from armload.report.run_facts import placed
 from armload.report.settings import TEST, subject
 from armload.report.speculation import gains
 from armload.report.suite import SCORE_SENTENCE, suite_headline, suite_rows, suite_table
@@ -239,6 +240,7 @@ def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:
         ("board", run_words.board_line),
         ("model", run_words.model_line),
         ("binary", run_words.binary_line),
+        ("computed on", _computed_on),
     )
     return [
         (label, line)
@@ -246,3 +248,10 @@ def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:
         for line in dict.fromkeys(describe(run) for run in runs)
         if line
     ]
+
+
+def _computed_on(run: Run) -> str:
+    """Say which GPU was meant, and what fell back to the CPU; nothing of other runs."""
+    if run.plan is None or not run.plan.on_gpu:
+        return ""
+    return f"{run.plan.device}: {'; '.join(placed(run))}"

@@ -27,7 +27,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("audio", _given(run.audio)),
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
-        ("computed on", "\n".join(_placed(run))),
+        ("computed on", "\n".join(placed(run))),
         ("suite test", suite_test_of(run)),
         ("total", run_words.in_all(run)),
         ("reported", ", ".join(each.words for each in run.reported)),
@@ -44,7 +44,7 @@ def stage_table(run: Run) -> Table | None:
     return Table.of(STAGE_FIGURES, stages) if stages else None
 
 
-def _placed(run: Run) -> list[str]:
+def placed(run: Run) -> list[str]:
     """Say which device computed, and which operations fell back to the CPU; nothing of a CPU."""
     if run.plan is None or not run.plan.on_gpu:
         return [] if run.plan is None or run.plan.device is None else ["CPU, as requested"]

@@ -146,11 +146,15 @@ def test_mapped_weights_on_fast_storage_wait_for_their_faults() -> None:
     assert slow is not None
     assert fast is not None
     assert slow.value / fast.value < 8 / 1.3
-    # 405 MB/s from a disk that reads 780 MB/s, jeanbruenn.info on a Raspberry Pi 5.
-    optane = predicted(need(), resources(rate=780 * MB), None).token_s
-    assert optane is not None
-    assert optane.value == pytest.approx(Q2_K[1] / (405 * MB), rel=0.5)
-    assert optane.low < Q2_K[1] / (405 * MB) < optane.high
+    # Qwen2.5 7B on a Raspberry Pi 5 with 4 GB, from swap on a disk with PCIe 2 and 3: 0.10 and 0.16
+    # tokens/s, jeanbruenn.info. Nobody has published mapped weights on such a disk.
+    for disk, published_tps in ((416 * MB, 0.10), (780 * MB, 0.16)):
+        given = resources(available=3_300 * MB, total=4_050 * MB, rate=disk)
+        found = predicted(need((4_683 * MB, 4_378 * MB)), given, computing(0.45))
+        assert found.verdict == "reads storage"
+        assert found.token_s is not None
+        assert 1 / found.token_s.value == pytest.approx(published_tps, rel=0.25)
+        assert found.token_s.low < 1 / published_tps < found.token_s.high
 
 
 def test_mapped_weights_in_a_control_group_take_as_long_as_was_measured() -> None:

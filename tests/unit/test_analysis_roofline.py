@@ -28,9 +28,9 @@ GB = 1_000_000_000
 LLAMA_3_8B_Q4_K_M = TokenWork(type_name="Q4_K", weights=7.5e9, size_bytes=4.6e9, layers=32)
 
 
-def published(kind: str) -> dict[str, dict[str, float]]:
+def published(*words: str) -> dict[str, dict[str, float]]:
     done = subprocess.run(
-        [sys.executable, str(PUBLISHED), kind], capture_output=True, text=True, check=True
+        [sys.executable, str(PUBLISHED), *words], capture_output=True, text=True, check=True
     )
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     return found
@@ -53,6 +53,20 @@ def test_rows_of_a_source_that_was_left_out_are_forecast_within_the_bars() -> No
     assert found["prefill_median_error"] <= 0.25
     assert found["prefill_in_80_percent_interval"] >= 0.72
     assert uses["mixture"]["median_error"] <= 0.2
+
+
+def test_rows_beyond_the_memory_are_forecast_where_the_storage_is_known(tmp_path: Path) -> None:
+    row = "{0},blog.jeanbruenn.info,Raspberry Pi 5,BCM2712,4,2400,4,,llama.cpp,2025-11,Qwen2.5 7B"
+    row += ",7.62,Q4_K_M,4.683,4,,,,{1},{2}"
+    columns, _, _ = PUBLISHED.with_suffix(".csv").read_text(encoding="utf-8").partition("\n")
+    # The rates are hdparm's; the weights were in swap. Nothing is known of the last one's storage.
+    rows = [("X1", 0.10, "416 MB/s"), ("X2", 0.16, "NVMe 779.55 MB/s"), ("X3", 0.10, "")]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([columns.strip(), *(row.format(*each) for each in rows)]))
+    found = published("--rows", str(path), "--json")
+    assert found.keys() == {"storage"}
+    assert found["storage"]["rows"] == 2
+    assert found["storage"]["median_error"] <= 1 / 3, "a factor of 1.5"
 
 
 def test_the_constants_are_those_that_all_rows_give() -> None:

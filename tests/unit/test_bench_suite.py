@@ -15,6 +15,7 @@ from armload.engines.job import SweepPoint
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.models.find import model_called
+from armload.models.token_count import count_tokens
 from armload.models.token_pieces import fewest_tokens
 from armload.report.cell_table import cell_table
 from armload.report.cells import cells_of
@@ -114,13 +115,30 @@ def test_tests_that_are_too_long_for_a_model_are_named() -> None:
 def test_a_text_that_cannot_fit_the_context_is_refused_with_its_tokens() -> None:
     words = model_called("word-problems:Q8_0", Silent())
     text = "seven apples " * 400
-    fewest = fewest_tokens(words.path, text)
-    assert len(text.split()) <= fewest <= len(text)
-    with pytest.raises(UsageError, match=f"at least {fewest + 8} tokens"):
+    fewest, count = fewest_tokens(words.path, text), count_tokens(words.path, text)
+    assert count is not None
+    assert len(text.split()) <= fewest <= count <= len(text)
+    with pytest.raises(UsageError, match=f"at least {count + 8} tokens"):
         whole_plan(Plan(prompt=text, n_predict=8), words)
     with pytest.raises(UsageError, match="--context 64 is too small"):
         whole_plan(Plan(prompt=text[:300], n_predict=8, context_tokens=64), words)
     assert fewest_tokens(words.path, "\N{SNOWMAN}" * 3) >= 3
+
+
+def test_a_text_that_leaves_too_little_of_the_context_is_refused_with_what_it_leaves() -> None:
+    words = model_called("word-problems:Q8_0", Silent())
+    text = "seven apples " * 30
+    count = count_tokens(words.path, text)
+    assert count is not None
+    with pytest.raises(UsageError, match=f"at least {count + 90} tokens") as refused:
+        whole_plan(Plan(prompt=text, n_predict=90, context_tokens=count + 89), words)
+    assert f"Use --context {count + 90} or more. Use -n 89 or less" in refused.value.remedy
+    for fits in (Plan(n_predict=89), Plan(n_predict=4)):
+        plan = fits.model_copy(update={"prompt": text, "context_tokens": count + fits.n_predict})
+        assert whole_plan(plan, words).prompt == text
+    # llama-completion leaves room for four tokens, however few are asked for.
+    with pytest.raises(UsageError, match=f"at least {count + 4} tokens"):
+        whole_plan(Plan(prompt=text, n_predict=1, context_tokens=count + 3), words)
 
 
 def test_tests_of_a_suite_are_named_in_tables() -> None:

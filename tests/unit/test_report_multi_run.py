@@ -13,6 +13,7 @@ import pytest
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord
+from armload.engines.placement import CpuOperation, DeviceShare, Placement
 from armload.report.cells import cells_of
 from armload.report.multi_run import (
     counted,
@@ -137,6 +138,29 @@ def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_
     assert next(iter(report.table[0].items())) == ("program", "echo")
     assert "<td></td>" not in body
     assert re.fullmatch(r"\d{8}T\d{6}Z-[a-z0-9-]+-echo", new_folder([run]).name)
+
+
+def test_a_sweep_of_devices_says_what_each_gpu_left_to_the_cpu(tmp_path: Path) -> None:
+    placement = Placement(
+        passes=9,
+        devices=(DeviceShare(name="Vulkan0", description="Mali-G610", operations=729),),
+        on_cpu=(CpuOperation(name="MUL_MAT", type="q6_K", operations=18, unsupported=True),),
+    )
+    runs = [
+        run.model_copy(
+            update={
+                "plan": run.plan.model_copy(update={"device": device}),
+                "placement": placement if device == "gpu" else None,
+            }
+        )
+        for device in ("cpu", "gpu", "gpu")
+        for run in [made_run(threads=4)]
+        if run.plan
+    ]
+    shown = Page(write_report(runs_page(runs), tmp_path / "report").page.read_text()).shown
+    left = "gpu: Vulkan0, Mali-G610; CPU, because the GPU lacks them: MUL_MAT q6_K (2 per pass)"
+    assert shown.count(left) == 1
+    assert "as requested" not in shown
 
 
 def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from armload.analysis.summary import prompting, token_times
 from armload.core.options import declared_options
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement, Method, Work
-from armload.engines.plan import Plan
+from armload.engines.plan import WITHOUT_EFFECT, Plan
 from armload.engines.watched.read import reader_of
 
 
@@ -104,8 +104,9 @@ _COMPARED_APART = frozenset(
     (
         *("engine", "prompt", "prompt_tokens", "n_predict", "temperature", "seed", "stop_at_end"),
         *("image", "audio", "mmproj"),
-        *("threads", "context_tokens", "kv_type", "weights", "resident_bytes", "time_limit_s"),
+        *("threads", "context_tokens", "kv_type", "weights", "resident_bytes"),
         "depth_tokens",
+        *WITHOUT_EFFECT,
     )
 )
 """Fields of a plan that a comparison has in its work or method, or that change nothing."""

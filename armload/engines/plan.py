@@ -21,6 +21,9 @@ USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
 """The same in a help text."""
 
 SEED_N_PREDICT = 128
+CHANGES_NOTHING = object()
+"""Marks a field of a plan that tells no run from another: not in comparisons, cells or labels."""
+
 DEFAULT_TIME_LIMIT_S = 6 * 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
@@ -591,6 +594,7 @@ class Plan(Computation):
             heading="Board",
         ),
         LEAVES,
+        CHANGES_NOTHING,
     ] = DEFAULT_TIME_LIMIT_S
 
     @property
@@ -615,14 +619,19 @@ class Plan(Computation):
 
     @property
     def without_speculation(self) -> Plan:
-        """The same without speculation; the time limit, which changes nothing, is the usual one."""
-        changed = {"speculate": None, "time_limit_s": DEFAULT_TIME_LIMIT_S}
-        return self.model_copy(update=changed)
+        """The same without speculation; what changes nothing is as usual."""
+        usual = {field: Plan.model_fields[field].default for field in WITHOUT_EFFECT}
+        return self.model_copy(update={"speculate": None, **usual})
 
     @property
     def kv_shares(self) -> tuple[float, float]:
         """Sizes of keys and of values as shares of that of the usual type, ``f16``."""
         return kv_shares(self.kv_type)
+
+
+WITHOUT_EFFECT = frozenset(
+    field for field, info in Plan.model_fields.items() if CHANGES_NOTHING in info.metadata
+)
 
 
 def draft_called(speculate: str | None) -> str | None:

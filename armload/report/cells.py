@@ -27,6 +27,7 @@ from armload.analysis.statistics import (
 from armload.core.columns import Column, Estimate
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
+from armload.engines.plan import WITHOUT_EFFECT
 from armload.engines.prediction import Bottleneck
 from armload.report.settings import (
     BOARD,
@@ -275,7 +276,7 @@ CELL_FIGURES: tuple[Column[Cell], ...] = tuple(
 
 def _key(run: Run) -> tuple[str, ...]:
     asked = run.plan or run.watched
-    plan = asked.model_dump_json(exclude={"time_limit_s", "threads"}) if asked else ""
+    plan = asked.model_dump_json(exclude={*WITHOUT_EFFECT, "threads"}) if asked else ""
     plan += f" {_threads(run)}"
     if run.is_excerpt:  # its prompt may have been left out
         plan += f" {run.summary.prefill_tokens}"

@@ -10,7 +10,7 @@ from armload.bench.suite import standard_suite
 from armload.core.shell import join
 from armload.core.values import format_bytes
 from armload.engines.llama_cpp import repacked
-from armload.engines.plan import NO_SPECULATION, Plan, short_prompt
+from armload.engines.plan import NO_SPECULATION, WITHOUT_EFFECT, Plan, short_prompt
 
 BOARD, MODEL, QUANTISATION, THREADS = "board", "model", "quantisation", "threads"
 TEST = "test"
@@ -47,9 +47,9 @@ _DECIDED = ("prompt", _NAMES["n_predict"])
 _CHOICES = {THREADS: THREADS} | {
     field: _NAMES.get(field, field.replace("_", " "))
     for field in Plan.model_fields
-    if field not in ("prompt_tokens", "time_limit_s")
+    if field not in ("prompt_tokens", *WITHOUT_EFFECT)
 }
-"""Names by the plan's fields. A prompt's length says itself; a time limit changes nothing."""
+"""Names by the plan's fields. A prompt's length says itself."""
 
 _UNSET = "default"
 NONE = "-"

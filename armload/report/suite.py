@@ -9,6 +9,7 @@ from armload.analysis.run import Run
 from armload.bench.suite import Suite, SuiteScore, score_of
 from armload.core.columns import Column
 from armload.core.values import counted, three_figures
+from armload.engines.plan import WITHOUT_EFFECT
 from armload.report.layout import Table
 from armload.report.settings import stem
 
@@ -41,11 +42,11 @@ def suite_rows(runs: Sequence[Run], suite: Suite) -> list[SuiteRow]:
     for run in runs:
         if run.plan is None or suite.counted_test_of(run.plan) is None:
             continue
-        unset = {"prompt": "", "prompt_tokens": None, "n_predict": 1, "time_limit_s": 1}
+        tested = {"prompt", "prompt_tokens", "n_predict"}
         key = "\0".join(
             (
                 *(run.board.name, run.model.sha256, run.binary.sha256, run.binary.build_id),
-                run.plan.model_copy(update=unset).model_dump_json(),
+                run.plan.model_dump_json(exclude={*tested, *WITHOUT_EFFECT}),
             )
         )
         groups.setdefault(key, []).append(run)

@@ -20,7 +20,7 @@ from armload.models.gguf import read_model
 from armload.models.header import tensor_bytes
 from armload.models.shape import RopeScaling, SentencePieces, Shape
 from armload.models.synth import synthesise, synthesise_like
-from armload.models.token_pieces import token_pieces
+from armload.models.token_pieces import header_with_words, token_pieces
 
 SMALL = Shape(
     layers=2,
@@ -215,7 +215,8 @@ def test_each_node_needs_less_memory_the_more_there_are(tmp_path: Path) -> None:
 
 
 def test_tokens_are_the_bytes_that_a_text_shows(tmp_path: Path) -> None:
-    pieces = token_pieces(_made(SMALL, tmp_path), 2050)
+    path = _made(SMALL, tmp_path)
+    pieces = token_pieces(path, header_with_words(path), 2050)
     assert len(pieces) == 2050
     assert pieces[:3] == (b"", b"", b"")
     assert b" the" in pieces

@@ -4,6 +4,7 @@
         [--feed-forward WIDTH] [--type Q4_0]
     python benchmarks/distributed_llama.py speed [--size 308M|1B] [--rounds 3] [--delays 0.2]
         [--rate 118MB]
+    python benchmarks/distributed_llama.py groups [--size 308M|1B] [--boards virtual]
     python benchmarks/distributed_llama.py core [--target rk3568] [--cpu cortex-a76]
     python benchmarks/distributed_llama.py conversion
 
@@ -11,8 +12,11 @@
 feed-forward width that nodes do not divide is made a larger one with weights of zero, which changes
 no result; ``--type`` quantises the matrices of 32-bit floats, the output matrix to Q8_0.
 ``speed`` runs a model of random weights on 1 and 2 nodes of one thread, each on its own core,
-and behind ``slow_link.c``, in turn. ``core`` counts the CPU time of a token on one core
-that qemu-aarch64 emulates. ``conversion`` compares the rate of converting with that of copying.
+and behind ``slow_link.c``, in turn. ``groups`` runs the command ``bench`` on groups of two boards
+with a thread each, beside what ``fit`` has forecast: this machine twice, whose nodes reach each
+other by way of the command, and directly; or two emulated boards. ``core`` counts the CPU time of a
+token on one core that qemu-aarch64 emulates. ``conversion`` compares the rate of converting with
+that of copying.
 """
 
 from __future__ import annotations
@@ -37,9 +41,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 from gguf.quants import quantize
-from groups import Way, delayed
+from groups import Way, delayed, milliseconds, write_board
 from numpy.typing import NDArray
 from streamed_weights import sized
+from typed import armload as run_armload
 
 from armload.analysis.summary import generating
 from armload.build.builder import build
@@ -460,6 +465,53 @@ def _token_s(
     )
 
 
+BOARDS = {
+    "this-machine": "extends: this-machine\nworkdir: {folder}/{name}\n",
+    "virtual": "extends: virtual\nreach:\n  cores: 1\n",
+}
+
+
+def groups(shape: Shape, tokens: int, boards: str, folder: Path) -> None:
+    """Print the time of a token that is forecast for groups, and that they take."""
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    model = folder / "model.gguf"
+    synthesise(shape, model, quantisation="Q4_0", seed=1, progress=Silent())
+    (folder / "boards").mkdir()
+    for name in ("one", "two"):
+        write_board(folder, name, BOARDS[boards].format(folder=folder, name=name))
+    write_board(folder, "forwarded", "members: [one, two]\n")
+    names = ["forwarded"]
+    if boards == "this-machine":
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            asked.connect(("192.0.2.1", 9))  # nothing is sent
+            own = asked.getsockname()[0]
+        write_board(folder, "direct", f"members: [one, two]\nlisten: {own}\n")
+        names.append("direct")
+    run_armload(folder, "trust", str(folder), "--yes")
+    words = ("--model", str(model), "-t", "1", "--context", str(CONTEXT), "--json")
+    length = ("-n", str(tokens), "--repeats", "1", "--new")
+    print("| group | round trip | ms per token: forecast | measured | synchronising | error |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        run_armload(folder, "fit", "--board", name, *words)
+        bench = ("bench", "--board", name, "--engine", "dllama")
+        run = json.loads(run_armload(folder, *bench, *words, *length))
+        measured_s = run["summary"]["token_s"]["p50"]
+        steps = [step for step in run["steps"] if step["generated_tokens"]]
+        sync_ms = median(step["sync_ns"] for step in steps) / 1e6
+        (link,) = run["spread"]["links"]
+        expected = run["prediction"]["token_s"]
+        print(
+            f"| {name} | {1000 * link['round_trip_s']:.2f} ms | {milliseconds(expected)} "
+            f"| {1000 * measured_s:.1f} | {sync_ms:.1f} "
+            f"| {expected['value'] / measured_s - 1:+.0%} |",
+            flush=True,
+        )
+    if boards == "virtual":
+        for name in ("one", "two"):
+            run_armload(folder, "board.down", "--board", name)
+
+
 def core(target: str, cpu: str, folder: Path) -> None:
     """Print the CPU time of a token on an emulated core with either program."""
     gguf = folder / "model.gguf"
@@ -528,6 +580,10 @@ def main() -> None:
     one.add_argument("--rounds", type=int, default=3)
     one.add_argument("--delays", default="0.2", help="milliseconds, with commas between")
     one.add_argument("--rate", default="118MB")
+    one = verbs.add_parser("groups")
+    one.add_argument("--size", choices=SIZES, default="308M")
+    one.add_argument("--tokens", type=int, default=48)
+    one.add_argument("--boards", choices=BOARDS, default="this-machine")
     one = verbs.add_parser("core")
     one.add_argument("--target", default="rk3568")
     one.add_argument("--cpu", default="cortex-a76")
@@ -549,6 +605,9 @@ def main() -> None:
                 for each in given.delays.split(",")
             ]
             speed(SIZES[given.size], given.tokens, given.rounds, ways, folder)
+        elif given.verb == "groups":
+            shape = EMULATED if given.boards == "virtual" else SIZES[given.size]
+            groups(shape, given.tokens, given.boards, folder)
         elif given.verb == "core":
             core(given.target, given.cpu, folder)
         else:

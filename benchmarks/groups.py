@@ -81,7 +81,7 @@ def delayed(port: int, way: Way) -> Iterator[int]:
         source = Path(__file__).with_name("slow_link.c")
         compiler = (sys.executable, "-m", "ziglang", "cc", "-O2")
         subprocess.run([*compiler, "-o", program, source], check=True)
-        words = [program, str(port), str(round(way.delay_s / 2 * 1e9)), str(way.bytes_per_s)]
+        words = [str(program), str(port), str(round(way.delay_s / 2 * 1e9)), str(way.bytes_per_s)]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             yield int(process.stdout.readline())

@@ -114,10 +114,21 @@ def test_the_engine_with_the_faster_forecast_runs_and_why_is_said(ann: Person) -
     assert set(ways) == {"alone, mapped", "alone, streamed", "dllama"}
     assert ways["dllama"]["token_s"]["value"] > 0
     assert "was not timed" not in done.stderr
-    words = ("--model", "model.gguf", "-n", "12", *SLEEPING)
-    forecast = ann.benches(*words, board="both")["prediction"]
+    again = ("--model", "model.gguf", "-n", "12", *SLEEPING)
+    forecast = ann.benches(*again, board="both")["prediction"]
     assert forecast["compute"] == "operations"
     assert forecast["token_s"]["value"] > 0
+
+
+@pytest.mark.exhaustive(covers=["armload/evaluation/logits", "armload/conversion/distributed.py"])
+def test_its_logits_are_compared_with_those_of_llama_cpp_on_a_board(ann: Person) -> None:
+    (ann.folder / "prompts.txt").write_text("The people went out to see the river.\nThe trees\n")
+    words = ("--board", "one", "--model", "model.gguf", "--reference", "dllama", "-t", "1")
+    data = ("--task", "logits", "--data", "prompts.txt", "--json")
+    found = json.loads(ann.types("eval", *data, *words).stdout)["agreement"]
+    assert found["reference"] == "dllama"
+    assert len(found["prompts"]) == 2
+    assert 0 < found["kl_mean"] < 0.05
 
 
 def test_several_boards_are_no_case_for_auto(ann: Person) -> None:

@@ -214,6 +214,18 @@ def test_each_node_needs_less_memory_the_more_there_are(tmp_path: Path) -> None:
     assert alone.kv_bytes == 2 * root.kv_bytes == 2 * 4 * 2 * 2 * 16 * 64
 
 
+def test_a_tokenizer_that_its_text_cannot_be_written_with_is_refused(tmp_path: Path) -> None:
+    path = _made(SMALL, tmp_path)
+    key = b"tokenizer.ggml.model"
+    before, after = path.read_bytes().split(key, maxsplit=1)
+    assert after[12:17] == b"llama"
+    path.write_bytes(before + key + after[:12] + b"plamo" + after[17:])
+    with pytest.raises(UsageError, match=r"cannot write text with .* \(plamo\)") as caught:
+        converted_files(read_model(path), Silent())
+    assert caught.value.remedy == "Use --engine llama.cpp."
+    assert not list((tmp_path / "cache").rglob("*.m"))
+
+
 def test_tokens_are_the_bytes_that_a_text_shows(tmp_path: Path) -> None:
     path = _made(SMALL, tmp_path)
     pieces = token_pieces(path, header_with_words(path), 2050)

@@ -40,7 +40,8 @@ NODE_DOUBT = 0.15
 _MOST_BYTES = 384 << 20
 """Of weights that are computed with: more than the caches of a CPU hold."""
 
-_DEPTH_STEP = 128
+_ALIKE = 1.3
+_USUAL_CONTEXT = 1024
 _TIMEOUT_S = 90.0
 PADDING = bytes(8)
 """distributed-llama reads as many bytes more than the header has."""
@@ -52,12 +53,19 @@ class TimedNode(Value):
     """What one node took, each time.
 
     Attributes:
-        token_ns: of one token.
-        prompt_ns: of a batch of a prompt.
+        first_ns, last_ns: of a token with an empty KV cache, and with a full one.
+        prompt_ns: of the first batch of a prompt.
     """
 
-    token_ns: _Times
+    first_ns: _Times
+    last_ns: _Times
     prompt_ns: _Times
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether half of the times are alike; else other programs may have disturbed them."""
+        every = (sorted(self.first_ns), sorted(self.last_ns))
+        return all(each[3 * len(each) // 4] <= _ALIKE * each[len(each) // 4] for each in every)
 
 
 class NodePart(Value):
@@ -85,9 +93,11 @@ class NodePart(Value):
 
     @property
     def context_tokens(self) -> int:
-        """With which it is timed, so that runs of similar depths share their times."""
-        steps = max(1, round(self.depth / _DEPTH_STEP))
-        return min(steps * _DEPTH_STEP, self.model.context_length)
+        """With which it is timed: at least the usual length, so that runs share their times."""
+        context = _USUAL_CONTEXT
+        while context < self.depth:
+            context *= 2
+        return min(context, self.model.context_length)
 
     @property
     def batch_tokens(self) -> int:
@@ -114,11 +124,13 @@ class NodePart(Value):
         return whole / timed
 
     def token_s(self, times: TimedNode) -> Expected:
-        return Expected.within(self.times_timed * median(times.token_ns) / 1e9, NODE_DOUBT)
+        first, last = median(times.first_ns), median(times.last_ns)
+        deep = first + max(0.0, last - first) * min(1.0, self.depth / self.context_tokens)
+        return Expected.within(self.times_timed * deep / 1e9, NODE_DOUBT)
 
 
 def timed_node(where: Session, binary: Binary, part: NodePart, progress: Progress) -> Expected:
-    """Return a token's time of a node on a board, after timing it where that was not done yet.
+    """Return a token's time of a node on a board, after timing it where steady times are not known.
 
     The caller has the board to itself.
 
@@ -129,9 +141,9 @@ def timed_node(where: Session, binary: Binary, part: NodePart, progress: Progres
         ConnectError: the board does not answer.
         ArmloadError: the program cannot be copied, or does not run there; says why.
     """
-    known = known_node(where, binary, part)
-    if known is not None:
-        return known
+    known = read_cached(TimedNode, _kept(where, binary, part))
+    if known is not None and known.is_steady:
+        return part.token_s(known)
     host, board = where.connection.host, where.connection.board
     program = Payload.of_file(binary.path, sha256=binary.sha256, executable=True)
     deploy(host, board, (program,), progress)

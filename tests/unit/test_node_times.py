@@ -48,22 +48,40 @@ def test_of_a_large_model_some_layers_are_timed_and_of_a_small_one_all() -> None
 
 def test_the_whole_node_takes_as_many_times_longer_as_it_has_more_weights() -> None:
     part = _part(LARGE)
-    times = TimedNode(token_ns=(2_000_000, 1_000_000, 9_000_000), prompt_ns=(1,))
+    times = TimedNode(
+        first_ns=(2_000_000, 1_000_000, 9_000_000), last_ns=(4_000_000,), prompt_ns=(1,)
+    )
     found = part.token_s(times)
-    assert found.value == pytest.approx(0.002 * part.times_timed)
+    deep_s = 0.002 + 0.002 * 300 / 1024
+    assert found.value == pytest.approx(deep_s * part.times_timed)
     assert part.times_timed > 32 / part.timed.layers / 2
     assert found.low < found.value < found.high
 
 
-def test_runs_of_similar_depths_share_their_times() -> None:
-    assert _part(LARGE, depth=300).context_tokens == _part(LARGE, depth=310).context_tokens
+def test_times_that_something_disturbed_are_not_steady() -> None:
+    def timed(*last_ns: int) -> TimedNode:
+        return TimedNode(first_ns=(1,), last_ns=last_ns, prompt_ns=(1,))
+
+    assert timed(100).is_steady
+    assert timed(100, 101, 104, 110, 109, 103, 900).is_steady
+    assert not timed(100, 101, 104, 180, 170, 190, 900).is_steady
+
+
+def test_runs_of_usual_depths_share_their_times() -> None:
+    assert _part(LARGE, depth=300).context_tokens == _part(LARGE, depth=30).context_tokens == 1024
     assert _part(LARGE, depth=3000).context_tokens > _part(LARGE, depth=300).context_tokens
     assert _part(LARGE, depth=1e6).context_tokens == LARGE.context_length
 
 
 @pytest.mark.parametrize(
     "said",
-    ["", "{}", '{"token_ns":[],"prompt_ns":[1]}', '{"token_ns":[0],"prompt_ns":[1]}', "[" * 9000],
+    [
+        "",
+        "{}",
+        '{"first_ns":[],"last_ns":[1],"prompt_ns":[1]}',
+        '{"first_ns":[1],"last_ns":[0],"prompt_ns":[1]}',
+        "[" * 9000,
+    ],
 )
 def test_what_a_board_says_is_checked(said: str) -> None:
     with pytest.raises(ValidationError):

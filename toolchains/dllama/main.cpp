@@ -44,14 +44,14 @@ static const char * const USAGE =
     "  --peers LISTS    of each of them but the last, the addresses of those after it, as it\n"
     "                   reaches them; with semicolons between\n"
     "  --key FILE       a line that all nodes know\n\n"
-    "times says what one of so many nodes computes for a token whose KV cache is full, and for a batch of a\n"
-    "prompt; of the model, the beginning of its file is enough\n";
+    "times says how long one of so many nodes computes a token with an empty KV cache and with a full one, and the\n"
+    "first batch of a prompt; of the model, the beginning of its file is enough\n";
 
 namespace {
 
 typedef std::map<std::string, std::string> options;
 
-const double TIMED_S = 1.5;
+const double TIMED_S = 1.0;
 
 options parse(int argc, char ** argv) {
     static const std::set<std::string> known = { "--model",   "--prompt", "--pieces",  "-n",       "--end",
@@ -433,10 +433,12 @@ int run_times(const options & given, int text) {
     const LlmHeader header = header_of(need(given, "--model"), std::max(number(given, "--context", 0), batch));
     const output_rest rest(header, number(given, "--rest", 0) != 0);
     const node_times  found = time_node(header, rest, number(given, "--nodes", 1), number(given, "--threads", 1), batch,
-                                        header.seqLen - 1, TIMED_S);
+                                        TIMED_S);
     FILE * const file = fdopen(text, "w");
     fputc('{', file);
-    write_list(file, "token_ns", found.token_ns);
+    write_list(file, "first_ns", found.first_ns);
+    fputc(',', file);
+    write_list(file, "last_ns", found.last_ns);
     fputc(',', file);
     write_list(file, "prompt_ns", found.prompt_ns);
     fputs("}\n", file);

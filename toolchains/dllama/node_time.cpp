@@ -43,7 +43,7 @@ template <typename Call> std::vector<long long> timed(double seconds, Call call)
 
 } // namespace
 
-node_times time_node(LlmHeader header, const output_rest & rest, NnUint nodes, NnUint threads, NnUint batch, NnUint depth,
+node_times time_node(LlmHeader header, const output_rest & rest, NnUint nodes, NnUint threads, NnUint batch,
                      double seconds) {
     LlmNet net = buildLlmNet(&header, nodes, batch);
     rest.add_to(net, nodes);
@@ -60,9 +60,11 @@ node_times time_node(LlmHeader header, const output_rest & rest, NnUint nodes, N
 
     node_times found;
     inference.setBatchSize(1);
-    inference.setPosition(depth);
     inference.setToken(0, 0);
-    found.token_ns = timed(seconds, [&] { inference.forward(); });
+    inference.setPosition(0);
+    found.first_ns = timed(seconds, [&] { inference.forward(); });
+    inference.setPosition(header.seqLen - 1);
+    found.last_ns = timed(seconds, [&] { inference.forward(); });
     inference.setBatchSize(batch);
     inference.setPosition(0);
     for (NnUint i = 0; i < batch; i++) {

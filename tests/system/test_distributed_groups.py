@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.core.errors import DiskError, RunError, UsageError
+from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
 from tests.distributed import SHAPE, provide_source
@@ -241,10 +241,11 @@ def test_a_worker_without_room_for_the_program_is_named(
 ) -> None:
     _fill(with_little_room)
     words = ("--model", "model.gguf", "-n", "8", "-t", "1", *SLEEPING)
-    done = ann.types("bench", "--board", "cramped", *words, status=DiskError.exit_status)
-    assert "narrow" in done.stderr
-    assert "full" in done.stderr
-    assert [each.name for each in with_little_room.iterdir()] == ["somebody's"]
+    done = ann.types("bench", "--board", "cramped", *words, status=BoardError.exit_status)
+    assert "error: narrow: " in done.stderr
+    assert f"{with_little_room} (tmpfs) is full" in done.stderr
+    assert not list(with_little_room.rglob(NODE))
+    assert not list(with_little_room.glob("lease/*.*.*"))
     assert not nodes(ann)
 
 

@@ -266,6 +266,7 @@ def test_a_worker_whose_storage_fills_computes_on_and_the_run_tells_of_it(
     assert process.returncode == 0, err
     run = json.loads(out)
     assert sum(step["generated_tokens"] for step in run["steps"]) == 449
-    (other,) = run["members"]
-    assert "full" in err, (other, err)
+    (finding,) = (each for each in run["verdict"]["findings"] if each["name"] == "storage full")
+    assert finding["figures"]["board"] == "narrow"
+    assert finding["sentence"].startswith("The storage of narrow was full during the run")
     assert not nodes(ann)

@@ -5,6 +5,7 @@
     python benchmarks/distributed_llama.py speed [--size 308M|1B] [--rounds 3] [--delays 0.2]
         [--rate 118MB]
     python benchmarks/distributed_llama.py groups [--size 308M|1B] [--boards virtual]
+        [--listen ADDRESS]
     python benchmarks/distributed_llama.py core [--target rk3568] [--cpu cortex-a76]
     python benchmarks/distributed_llama.py conversion
 
@@ -14,9 +15,9 @@ no result; ``--type`` quantises the matrices of 32-bit floats, the output matrix
 ``speed`` runs a model of random weights on 1 and 2 nodes of one thread, each on its own core,
 and behind ``slow_link.c``, in turn. ``groups`` runs the command ``bench`` on groups of two boards
 with a thread each, beside what ``fit`` has forecast: this machine twice, whose nodes reach each
-other by way of the command, and directly; or two emulated boards. ``core`` counts the CPU time of a
-token on one core that qemu-aarch64 emulates. ``conversion`` compares the rate of converting with
-that of copying.
+other by way of the command, and at ADDRESS without it; or two emulated boards. ``core`` counts the
+CPU time of a token on one core that qemu-aarch64 emulates. ``conversion`` compares the rate of
+converting with that of copying.
 """
 
 from __future__ import annotations
@@ -474,7 +475,7 @@ BOARDS = {
 }
 
 
-def groups(shape: Shape, tokens: int, boards: str, folder: Path) -> None:
+def groups(shape: Shape, tokens: int, boards: str, listen: str, folder: Path) -> None:
     """Print the time of a token that is forecast for groups, and that they take."""
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     model = folder / "model.gguf"
@@ -484,11 +485,8 @@ def groups(shape: Shape, tokens: int, boards: str, folder: Path) -> None:
         write_board(folder, name, BOARDS[boards].format(folder=folder, name=name))
     write_board(folder, "forwarded", "members: [one, two]\n")
     names = ["forwarded"]
-    if boards == "this-machine":
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            asked.connect(("192.0.2.1", 9))  # nothing is sent
-            own = asked.getsockname()[0]
-        write_board(folder, "direct", f"members: [one, two]\nlisten: {own}\n")
+    if listen:
+        write_board(folder, "direct", f"members: [one, two]\nlisten: {listen}\n")
         names.append("direct")
     run_armload(folder, "trust", str(folder), "--yes")
     words = ("--model", str(model), "-t", "1", "--context", str(CONTEXT), "--json")
@@ -587,6 +585,7 @@ def main() -> None:
     one.add_argument("--size", choices=SIZES, default="308M")
     one.add_argument("--tokens", type=int, default=48)
     one.add_argument("--boards", choices=BOARDS, default="this-machine")
+    one.add_argument("--listen", default="", help="a private address that this machine has")
     one = verbs.add_parser("core")
     one.add_argument("--target", default="rk3568")
     one.add_argument("--cpu", default="cortex-a76")
@@ -610,7 +609,7 @@ def main() -> None:
             speed(SIZES[given.size], given.tokens, given.rounds, ways, folder)
         elif given.verb == "groups":
             shape = EMULATED if given.boards == "virtual" else SIZES[given.size]
-            groups(shape, given.tokens, given.boards, folder)
+            groups(shape, given.tokens, given.boards, given.listen, folder)
         elif given.verb == "core":
             core(given.target, given.cpu, folder)
         else:

@@ -2,7 +2,10 @@
 
     python benchmarks/distributed_llama.py accuracy MODEL.gguf [--text FILE] [--prompt TEXT]
         [--feed-forward WIDTH] [--type Q4_0]
-    python benchmarks/distributed_llama.py speed [--rounds 3] [--delay 0.2] [--rate 118MB]
+    python benchmarks/distributed_llama.py speed [--size 308M|1B] [--rounds 3] [--delays 0.2]
+        [--rate 118MB]
+    python benchmarks/distributed_llama.py groups [--size 308M|1B] [--boards virtual]
+        [--listen ADDRESS]
     python benchmarks/distributed_llama.py core [--target rk3568] [--cpu cortex-a76]
     python benchmarks/distributed_llama.py conversion
 
@@ -10,8 +13,11 @@
 feed-forward width that nodes do not divide is made a larger one with weights of zero, which changes
 no result; ``--type`` quantises the matrices of 32-bit floats, the output matrix to Q8_0.
 ``speed`` runs a model of random weights on 1 and 2 nodes of one thread, each on its own core,
-and behind the proxy of ``groups.py``, in turn. ``core`` counts the CPU time of a token on one core
-that qemu-aarch64 emulates. ``conversion`` compares the rate of converting with that of copying.
+and behind ``slow_link.c``, in turn. ``groups`` runs the command ``bench`` on groups of two boards
+with a thread each, beside what ``fit`` has forecast: this machine twice, whose nodes reach each
+other by way of the command, and at ADDRESS without it; or two emulated boards. ``core`` counts the
+CPU time of a token on one core that qemu-aarch64 emulates. ``conversion`` compares the rate of
+converting with that of copying.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,9 +42,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 from gguf.quants import quantize
-from groups import Way, delayed
+from groups import Way, delayed, milliseconds, write_board
 from numpy.typing import NDArray
 from streamed_weights import sized
+from typed import armload as run_armload
 
 from armload.analysis.summary import generating
 from armload.build.builder import build
@@ -65,12 +73,20 @@ PROMPT = "The river was the colour of slate, and the boats that went down it"
 GREEDY_TOKENS = 64
 CONTEXT = 512
 _CANDIDATES = 64
+_MESSAGE_BYTES, _ROUND_TRIPS = 1088, 1000
 
 SHAPE = Shape(
     layers=16, width=1024, feed_forward=4096, heads=16, kv_heads=4, vocabulary=32000,
     context_length=CONTEXT, tokenizer=SentencePieces(add_end=False),
 )  # fmt: skip
 """Of 308 million weights, of which 276 are computed with."""
+
+LARGER = SHAPE.model_copy(
+    update={"width": 2048, "feed_forward": 8192, "heads": 32, "kv_heads": 8, "vocabulary": 128256}
+)
+"""As Llama 3.2 1B."""
+
+SIZES = {"308M": SHAPE, "1B": LARGER}
 
 EMULATED = SHAPE.model_copy(update={"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8})
 
@@ -116,6 +132,7 @@ def made(gguf: Path, folder: Path, target: str = "host", before: tuple[str, ...]
     chosen = load_target(target)
     (engine,) = build(chosen, programs=(DLLAMA,), source=distributed_source())
     theirs = build(chosen, programs=(SCORER, PROGRAM))
+    os.environ["ARMLOAD_CACHE"] = str(folder / "cache")
     return Setup(
         engine=engine.path,
         llama={each.program: each.path for each in theirs},
@@ -184,6 +201,37 @@ def nodes_run(
             lists = (",".join(addresses[after:]) for after in range(1, len(addresses)))
             command += ["--peers", ";".join(lists)]
         return _traced(setup, command)
+
+
+def added_s(way: Way) -> float:
+    """Return what a link adds to a round trip of a usual message: delay, and its own work."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def echo() -> None:
+            for _ in range(2):
+                client, _address = server.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with client:
+                    while data := client.recv(_MESSAGE_BYTES):
+                        client.sendall(data)
+
+        threading.Thread(target=echo, daemon=True).start()
+        port = server.getsockname()[1]
+        direct_s = _round_trip_s(port)
+        with delayed(port, way) as slow:
+            return _round_trip_s(slow) - direct_s
+
+
+def _round_trip_s(port: int) -> float:
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        times_s = []
+        for _ in range(_ROUND_TRIPS):
+            start = time.monotonic()
+            client.sendall(bytes(_MESSAGE_BYTES))
+            client.recv(_MESSAGE_BYTES, socket.MSG_WAITALL)
+            times_s.append(time.monotonic() - start)
+    return median(times_s)
 
 
 def _on(cores: Sequence[int], node: int) -> tuple[str, ...]:
@@ -353,22 +401,27 @@ class Case(NamedTuple):
     poll: int = 1
 
 
-def speed(tokens: int, rounds: int, way: Way, folder: Path) -> None:
+def speed(shape: Shape, tokens: int, rounds: int, ways: Sequence[Way], folder: Path) -> None:
     """Print tokens/s of each case: of its rounds the fastest, as other work can only slow it."""
     gguf = folder / "model.gguf"
-    synthesise(SHAPE, gguf, quantisation="Q4_0", seed=1, progress=Silent())
+    synthesise(shape, gguf, quantisation="Q4_0", seed=1, progress=Silent())
     setup = made(gguf, folder)
     first, second = sorted(os.sched_getaffinity(0))[:2]
-    link = f"{1000 * way.delay_s:g} ms, {way.bytes_per_s / 1e6:.0f} MB/s"
+    links = [(way, f"a link of {1000 * way.delay_s:g} ms") for way in ways]
     cases = [
         Case("llama.cpp, 1 thread", 0, [first]),
         Case("llama.cpp, 2 threads", 0, [first, second]),
         Case("1 node, 1 thread", 1, [first]),
         Case("1 node, 2 threads", 1, [first, second]),
         Case("2 nodes, 1 thread each", 2, [first, second]),
-        Case(f"2 nodes, {link}", 2, [first, second], way),
-        Case(f"2 nodes, {link}, --poll 0", 2, [first, second], way, poll=0),
+        *(Case(f"2 nodes, {link}", 2, [first, second], way) for way, link in links),
+        *(
+            Case(f"2 nodes, {link}, --poll 0", 2, [first, second], way, 0)
+            for way, link in links[:1]
+        ),
     ]
+    for way, link in links:
+        print(f"{link} adds {1000 * added_s(way):.2f} ms to a round trip of {_MESSAGE_BYTES} bytes")
     words: list[str | Path] = ["--prompt", setup.prompt(PROMPT), "-n", str(tokens)]
     found: dict[str, list[tuple[float, float]]] = {case.name: [] for case in cases}
     for _ in range(rounds):
@@ -414,6 +467,50 @@ def _token_s(
         median(step.duration_s for step in steps),
         median((step.sync_ns or 0) / 1e9 for step in steps),
     )
+
+
+BOARDS = {
+    "this-machine": "extends: this-machine\nworkdir: {folder}/{name}\n",
+    "virtual": "extends: virtual\nreach:\n  cores: 1\n",
+}
+
+
+def groups(shape: Shape, tokens: int, boards: str, listen: str, folder: Path) -> None:
+    """Print the time of a token that is forecast for groups, and that they take."""
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    model = folder / "model.gguf"
+    synthesise(shape, model, quantisation="Q4_0", seed=1, progress=Silent())
+    (folder / "boards").mkdir()
+    for name in ("one", "two"):
+        write_board(folder, name, BOARDS[boards].format(folder=folder, name=name))
+    write_board(folder, "forwarded", "members: [one, two]\n")
+    names = ["forwarded"]
+    if listen:
+        write_board(folder, "direct", f"members: [one, two]\nlisten: {listen}\n")
+        names.append("direct")
+    run_armload(folder, "trust", str(folder), "--yes")
+    words = ("--model", str(model), "-t", "1", "--context", str(CONTEXT), "--json")
+    length = ("-n", str(tokens), "--repeats", "1", "--new")
+    print("| group | round trip | ms per token: forecast | measured | synchronising | error |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        run_armload(folder, "fit", "--board", name, *words)
+        bench = ("bench", "--board", name, "--engine", "dllama")
+        run = json.loads(run_armload(folder, *bench, *words, *length))
+        measured_s = run["summary"]["token_s"]["p50"]
+        steps = [step for step in run["steps"] if step["generated_tokens"]]
+        sync_ms = median(step["sync_ns"] for step in steps) / 1e6
+        (link,) = run["spread"]["links"]
+        expected = run["prediction"]["token_s"]
+        print(
+            f"| {name} | {1000 * link['round_trip_s']:.2f} ms | {milliseconds(expected)} "
+            f"| {1000 * measured_s:.1f} | {sync_ms:.1f} "
+            f"| {expected['value'] / measured_s - 1:+.0%} |",
+            flush=True,
+        )
+    if boards == "virtual":
+        for name in ("one", "two"):
+            run_armload(folder, "board.down", "--board", name)
 
 
 def core(target: str, cpu: str, folder: Path) -> None:
@@ -479,10 +576,16 @@ def main() -> None:
     one.add_argument("--feed-forward", type=int)
     one.add_argument("--type", default="F32")
     one = verbs.add_parser("speed")
+    one.add_argument("--size", choices=SIZES, default="308M")
     one.add_argument("--tokens", type=int, default=48)
     one.add_argument("--rounds", type=int, default=3)
-    one.add_argument("--delay", type=float, default=0.2)
+    one.add_argument("--delays", default="0.2", help="milliseconds, with commas between")
     one.add_argument("--rate", default="118MB")
+    one = verbs.add_parser("groups")
+    one.add_argument("--size", choices=SIZES, default="308M")
+    one.add_argument("--tokens", type=int, default=48)
+    one.add_argument("--boards", choices=BOARDS, default="this-machine")
+    one.add_argument("--listen", default="", help="a private address that this machine has")
     one = verbs.add_parser("core")
     one.add_argument("--target", default="rk3568")
     one.add_argument("--cpu", default="cortex-a76")
@@ -498,8 +601,15 @@ def main() -> None:
                 widened(given.model, gguf, given.feed_forward, given.type)
             accuracy(gguf, text, given.prompt, folder)
         elif given.verb == "speed":
-            way = Way(delay_s=given.delay / 1000, bytes_per_s=sized(given.rate))
-            speed(given.tokens, given.rounds, way, folder)
+            rate = sized(given.rate)
+            ways = [
+                Way(delay_s=float(each) / 1000, bytes_per_s=rate)
+                for each in given.delays.split(",")
+            ]
+            speed(SIZES[given.size], given.tokens, given.rounds, ways, folder)
+        elif given.verb == "groups":
+            shape = EMULATED if given.boards == "virtual" else SIZES[given.size]
+            groups(shape, given.tokens, given.boards, given.listen, folder)
         elif given.verb == "core":
             core(given.target, given.cpu, folder)
         else:

@@ -4,8 +4,8 @@
     python benchmarks/groups.py memory [--memory 768MB] [--rate 20MB] [--members 2,3] [--rounds 1]
 
 ``links`` runs a model on two processes of this machine, each with one thread, with whole layers
-and with a part of every layer. What passes between them is delayed by a proxy of this program,
-by so many milliseconds for both ways together, at most at this rate. Round trip and rate are what
+and with a part of every layer. What passes between them is delayed by ``slow_link.c``, by so many
+milliseconds for both ways together, at most at this rate. Round trip and rate are what
 armload then measures on that way.
 
 ``memory`` makes a model of 1.5 times the memory that a virtual board has available, and runs it on
@@ -23,11 +23,9 @@ import argparse
 import contextlib
 import json
 import os
-import queue
-import socket
+import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +42,6 @@ from armload.bench.single import run_once
 from armload.bench.sweeping import combinations
 from armload.boards.board import Board
 from armload.boards.connect import connect
-from armload.boards.forward import LOOPBACK
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.core.progress import Progress, Silent
@@ -54,7 +51,6 @@ from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from armload.runs.request import Request
 
-BLOCK_BYTES = 1 << 16
 TIMES_MEMORY = 1.5
 
 LAYER = Shape(
@@ -80,49 +76,17 @@ class Way:
 @contextlib.contextmanager
 def delayed(port: int, way: Way) -> Iterator[int]:
     """Pass the clients of a port on to another one of this machine, slowly."""
-    with socket.create_server((LOOPBACK, 0)) as listener:
-
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    client, _ = listener.accept()
-                    server = socket.create_connection((LOOPBACK, port))
-                    for source, sink in ((client, server), (server, client)):
-                        source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                        threading.Thread(target=pass_on, args=(source, sink, way)).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def pass_on(source: socket.socket, sink: socket.socket, way: Way) -> None:
-    """Pass bytes on, each when its time has come."""
-    waiting: queue.Queue[tuple[float, bytes]] = queue.Queue(maxsize=64)
-
-    def send() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                due_s, data = waiting.get()
-                if not data:
-                    sink.shutdown(socket.SHUT_WR)
-                    return
-                if (left_s := due_s - time.monotonic()) > 0:
-                    time.sleep(left_s)
-                sink.sendall(data)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    free_s = 0.0
-    data = b"?"
-    while data:
-        try:
-            data = source.recv(BLOCK_BYTES)
-        except OSError:
-            data = b""
-        free_s = max(free_s, time.monotonic()) + len(data) / way.bytes_per_s
-        waiting.put((free_s + way.delay_s / 2, data))
-    sender.join()
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "slow_link"
+        source = Path(__file__).with_name("slow_link.c")
+        compiler = (sys.executable, "-m", "ziglang", "cc", "-O2")
+        subprocess.run([*compiler, "-o", program, source], check=True)
+        words = [str(program), str(port), str(round(way.delay_s / 2 * 1e9)), str(way.bytes_per_s)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 class Port:

@@ -56,6 +56,7 @@ class RunConditions:
     device_clocks: tuple[ClockUse, ...] = ()
     emulation: Emulation | None = None
     storage_was_full: bool = False
+    full_members: tuple[str, ...] = ()
     lease_lost: bool = False
 
 
@@ -127,11 +128,14 @@ def read_throttle_log(folder: Path) -> tuple[ThrottleReading, ...]:
         return ()
 
 
-def storage_was_full(folder: Path) -> bool:
+def storage_was_full(folder: Path, *, was_stopped: bool = False) -> bool:
     """Return whether the board's storage was full during a run, so that output may be lost.
 
     The run's script looks once a second; the trace library says so where standard error had space
     for it, and else leaves a line that was cut off though the program ended by itself.
+
+    Args:
+        was_stopped: armload ended the program, which had nothing to write then.
     """
     trace = folder / TRACE_FILE
     content = trace.read_bytes() if trace.is_file() else b""
@@ -139,7 +143,7 @@ def storage_was_full(folder: Path) -> bool:
     return (
         (folder / "full").exists()
         or "No space left on device" in _text(folder / STDERR_FILE)
-        or (facts is not None and facts.status == 0 and any_cut(content))
+        or (facts is not None and (was_stopped or facts.status == 0) and any_cut(content))
     )
 
 

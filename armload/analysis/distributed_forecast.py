@@ -149,6 +149,18 @@ def group_token_s(
     """
     nodes = len(alone)
     part = node_work(model, nodes, depth).size_bytes / node_work(model, 1, depth).size_bytes
-    slowest = max(alone, key=lambda each: each.value)
-    exchanging = Expected.within(exchange(model, nodes).time_s(links), LINK_DOUBT)
-    return slowest * KERNELS * part + exchanging
+    return shared_token_s(model, [each * KERNELS * part for each in alone], links)
+
+
+def shared_token_s(
+    model: DistributedModel, parts: Sequence[Expected], links: Sequence[LinkRates]
+) -> Expected:
+    """Return a token's time: the slowest node computes its part, and all exchange.
+
+    Args:
+        parts: what each node computes.
+        links: as for ``Exchange.time_s``.
+    """
+    slowest = max(parts, key=lambda each: each.value)
+    time_s = exchange(model, len(parts)).time_s(links)
+    return slowest + Expected.within(time_s, LINK_DOUBT)

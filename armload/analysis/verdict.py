@@ -30,15 +30,24 @@ NAMED_FROM_SHARE = 0.10
 
 
 class StorageFull(RunFinding):
-    """The board's storage was full; of ``steps``, ``missing_steps`` are not in the trace."""
+    """A board's storage was full; of ``steps``, ``missing_steps`` are not in the trace.
+
+    Of a group's other members, whose traces tell of themselves alone, they are not counted.
+    """
 
     name: ClassVar[str] = "storage full"
     kind: Literal["storage full"] = "storage full"
     board: str
     steps: int
     missing_steps: int
+    is_other_member: bool = False
 
     def fact(self) -> str:
+        if self.is_other_member:
+            return (
+                f"The storage of {self.board} was full during the run: what is known of that "
+                "member may be incomplete."
+            )
         lacking = (
             f"{self.missing_steps} of {counted(self.steps, 'step')} are missing from the trace"
             if self.missing_steps
@@ -208,11 +217,15 @@ def judge(
 def _doubts_about_storage(
     job: Job, output: Output, ended: Exit, around: RunConditions
 ) -> list[StorageFull]:
+    found = [
+        StorageFull(board=each, steps=0, missing_steps=0, is_other_member=True)
+        for each in around.full_members
+    ]
     if not around.storage_was_full or ended.kind == "no space":
-        return []
+        return found
     steps = output.steps
     done = steps[-1].step + 1 if steps else 0
-    return [StorageFull(board=job.board.name, steps=done, missing_steps=done - len(steps))]
+    return [StorageFull(board=job.board.name, steps=done, missing_steps=done - len(steps)), *found]
 
 
 def _doubts_about_speed(job: Job, output: Output, around: RunConditions) -> list[RunFinding]:

@@ -30,8 +30,10 @@ _LLAMA_CPP_ALONE: Mapping[str, str] = {
     "own",
     "load": ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
     "own",
-    "eval": ": only its scorer answers a file of questions",
-    "tune": ", whose options it searches",
+    "eval": ": only its scorer answers a file of questions. How far distributed-llama's logits are "
+    "from them: eval --task logits --reference dllama",
+    "tune": ", whose options it searches. To choose among boards and threads for "
+    "distributed-llama, list them: bench --engine dllama --board ONE,GROUP --threads 2,4",
 }
 """Why a verb has no other engine."""
 _FILES = {"--plan": (".yaml", ".yml"), "--data": (".json", ".jsonl")}

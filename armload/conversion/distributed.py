@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from armload.conversion.cached import DISTRIBUTED, Artifact, find_artifact, keep, part_in, place_of
 from armload.conversion.making import making_lock
+from armload.conversion.overlapped import OverlappedFile
 from armload.core.errors import DataError
 from armload.core.files import require_room, sha256_of
 from armload.core.progress import Progress
@@ -24,7 +24,13 @@ from armload.models.distributed_llama import (
 )
 from armload.models.header import Header, Tensor, block_of
 from armload.models.model import Model, read_headers
-from armload.models.token_pieces import end_tokens, token_pieces, write_pieces, write_vocabulary
+from armload.models.token_pieces import (
+    end_tokens,
+    header_with_words,
+    token_pieces,
+    write_pieces,
+    write_vocabulary,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,11 +51,14 @@ def converted_files(model: Model, progress: Progress) -> ConvertedFiles:
         DiskError: there is no room for it.
     """
     facts, header = look_at(model)
+    words = header_with_words(model.path)
     place = place_of(DISTRIBUTED, model.sha256, _GENERATION)
     made = find_artifact(place, progress)
     if made is None:
         with making_lock(place, progress):
-            made = find_artifact(place, progress) or _make(model, facts, header, place, progress)
+            made = find_artifact(place, progress) or _make(
+                *(model, facts, header, words, place, progress)
+            )
     label = model.name.removesuffix(".gguf")
     pieces, vocabulary = place / f"{label}.pieces", place / f"{label}.vocabulary.gguf"
     return ConvertedFiles(
@@ -57,7 +66,7 @@ def converted_files(model: Model, progress: Progress) -> ConvertedFiles:
         weights=Payload.of_file(place / made.file, sha256=made.sha256, executable=False),
         pieces=_payload(pieces),
         vocabulary=_payload(vocabulary),
-        ends=end_tokens(model.path),
+        ends=end_tokens(words),
     )
 
 
@@ -81,7 +90,12 @@ def _payload(path: Path) -> Payload:
 
 
 def _make(
-    model: Model, facts: DistributedModel, header: Header, place: Path, progress: Progress
+    model: Model,
+    facts: DistributedModel,
+    header: Header,
+    words: Header,
+    place: Path,
+    progress: Progress,
 ) -> Artifact:
     label = model.name.removesuffix(".gguf")
     need = (
@@ -92,8 +106,8 @@ def _make(
         "another folder."
     )
     require_room(place, facts.file_bytes, need, remedy)
-    write_pieces(token_pieces(model.path, facts.vocabulary), place / f"{label}.pieces")
-    write_vocabulary(model.path, place / f"{label}.vocabulary.gguf")
+    write_pieces(token_pieces(model.path, words, facts.vocabulary), place / f"{label}.pieces")
+    write_vocabulary(model.path, words, place / f"{label}.vocabulary.gguf")
     part = part_in(place)
     try:
         sha256 = _write(model, facts, header, part, progress)
@@ -121,25 +135,22 @@ def _write(
     model: Model, facts: DistributedModel, header: Header, part: Path, progress: Progress
 ) -> str:
     tensors = {tensor.name: tensor for tensor in header.tensors}
-    digest = hashlib.sha256(facts.header())
     with (
         _Weights(model) as weights,
-        part.open("wb") as file,
+        OverlappedFile(part) as file,
         progress.step(f"Converting {model.name}", total=facts.file_bytes, unit="B") as step,
     ):
         file.write(facts.header())
         for each in facts.tensors():
             for chunk in _converted(weights, tensors[each.name], each):
                 file.write(chunk)
-                digest.update(chunk)
-                step.update(file.tell(), note=each.name)
+                step.update(file.size_bytes, note=each.name)
         if facts.has_rest:
             file.write(REST_MARK)
-            digest.update(REST_MARK)
-    return digest.hexdigest()
+        return file.sha256()
 
 
-def _converted(weights: _Weights, tensor: Tensor, wanted: Stored) -> Iterator[bytes]:
+def _converted(weights: _Weights, tensor: Tensor, wanted: Stored) -> Iterator[bytes | memoryview]:
     """Yield a tensor, or an expert's part of it, in the wanted type."""
     start = (wanted.expert or 0) * wanted.elements
     for first in range(0, wanted.elements, _CHUNK_ELEMENTS):
@@ -149,11 +160,11 @@ def _converted(weights: _Weights, tensor: Tensor, wanted: Stored) -> Iterator[by
             yield content
         elif wanted.is_rest:
             values = _floats(content, tensor)
-            yield _quantised(values - _of_blocks(_quantised(values), "Q4_0")).tobytes()
+            yield _quantised(values - _of_blocks(_quantised(values), "Q4_0")).data.cast("B")
         elif wanted.type_name == "F32":
-            yield _floats(content, tensor).tobytes()
+            yield _floats(content, tensor).data.cast("B")
         else:
-            yield _quantised(_floats(content, tensor)).tobytes()
+            yield _quantised(_floats(content, tensor)).data.cast("B")
 
 
 def _floats(content: bytes, tensor: Tensor) -> NDArray[np.float32]:
@@ -169,10 +180,25 @@ def _of_blocks(blocks: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
     from gguf import GGMLQuantizationType
     from gguf.quants import dequantize
 
+    if kind == "Q4_0":
+        return _of_q4_0(blocks)
     # It computes some rows at a time: as one row, a chunk takes a twentieth of the time.
     row = blocks.reshape(1, -1)
     values: NDArray[np.float32] = dequantize(row, GGMLQuantizationType[kind]).reshape(-1)
     return values
+
+
+def _of_q4_0(blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return what gguf does, to the bit, in a third of its time: embeddings are large."""
+    import numpy as np
+
+    rows = blocks.reshape(-1, 18)
+    scales = rows[:, :2].copy().view("<f2").astype(np.float32)
+    values = np.empty((len(rows), 32), dtype="<f4")
+    for half, quants in enumerate((rows[:, 2:] & 15, rows[:, 2:] >> 4)):
+        signed = quants.view(np.int8) - np.int8(8)
+        np.multiply(signed, scales, out=values[:, 16 * half : 16 * half + 16])
+    return values.reshape(-1)
 
 
 def _quantised(values: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -81,7 +81,8 @@ class DistributedRun(ModelProgram[Plan]):
     name = DLLAMA
     unit = "tokens"
     is_meshed = True
-    keeps_forecast = False
+    keeps_forecast = True
+    others_gone = f"{DLLAMA}: another node has gone"
     less_memory = "Use a smaller model or --context, or a larger group."
 
     def __init__(
@@ -128,8 +129,13 @@ class DistributedRun(ModelProgram[Plan]):
 
     @property
     def continuation(self) -> Plan:
-        """The plan: forecasts are of llama.cpp's kernels, and none is made of this."""
+        """The plan itself."""
         return self.plan
+
+    @property
+    def facts(self) -> DistributedModel:
+        """How the nodes share the model."""
+        return self._converted.facts
 
     @property
     def _batch_tokens(self) -> int:
@@ -142,7 +148,7 @@ class DistributedRun(ModelProgram[Plan]):
             UsageError: so many nodes cannot share the model.
             BoardError: a node has too little memory for its part.
         """
-        facts = self._converted.facts
+        facts = self.facts
         facts.check_nodes(len(members))
         context = context_tokens(self.plan, self.model)
         needs = facts.memory(len(members), context, self._batch_tokens)

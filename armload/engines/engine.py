@@ -227,6 +227,8 @@ class Engine(ABC):
         results: files that it makes in a run's folder, which are fetched however large they are.
         less_memory: what to do where the board has too little for it.
         is_meshed: what computes for it on other members of a group needs to reach each other.
+        others_gone: what its program says when another member of a group has gone; empty where it
+            says nothing of it.
         is_service: it waits for requests until a person stops it. Only while it runs does it answer
             the same command, and the idle board before it is no part of what is measured.
     """
@@ -237,6 +239,7 @@ class Engine(ABC):
     results: ClassVar[tuple[str, ...]] = ()
     less_memory: ClassVar[str] = LESS_MEMORY
     is_meshed: ClassVar[bool] = False
+    others_gone: ClassVar[str] = ""
     is_service: ClassVar[bool] = False
 
     @property

@@ -28,21 +28,30 @@ _END_TEXTS = frozenset(("<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", 
 """Tokens that llama.cpp takes for ends of a text by their names (``llama_vocab::impl::load``)."""
 
 
-def token_pieces(path: Path, count: int) -> tuple[bytes, ...]:
+def header_with_words(path: Path) -> Header:
+    """Read the header of a GGUF file with its vocabulary, which takes longer than without.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return read_header(path, strings_of=_TOKENS, numbers_of=_KINDS)
+
+
+def token_pieces(path: Path, words: Header, count: int) -> tuple[bytes, ...]:
     """Return the bytes of each token as llama.cpp writes them: none for control tokens.
 
     Args:
+        words: of the file, as ``header_with_words`` reads it.
         count: of tokens that the model has; those that the vocabulary lacks are empty.
 
     Raises:
         UsageError: llama.cpp reads this vocabulary in another way.
     """
-    header = read_header(path, strings_of=_TOKENS, numbers_of=_KINDS)
-    found = _pieces(header)
+    found = _pieces(words)
     if found is None:
         raise UsageError(
             f"--engine dllama: armload cannot write text with the vocabulary of {path.name} "
-            f"({header.metadata.get('tokenizer.ggml.model')}).",
+            f"({words.metadata.get('tokenizer.ggml.model')}).",
             "Use --engine llama.cpp.",
         )
     return (*found, *[b""] * (count - len(found)))
@@ -58,7 +67,7 @@ def fewest_tokens(path: Path, text: str) -> int:
     Raises:
         OSError: the file cannot be read.
     """
-    found = _pieces(read_header(path, strings_of=_TOKENS, numbers_of=_KINDS))
+    found = _pieces(header_with_words(path))
     if found is None:
         return 1
     # A character that no piece has is one token or more.
@@ -108,9 +117,8 @@ def _of_bytes(text: str) -> bytes:
     return text.encode()
 
 
-def end_tokens(path: Path) -> tuple[int, ...]:
-    """Return the tokens after which a text ends."""
-    header = read_header(path, strings_of=_TOKENS)
+def end_tokens(header: Header) -> tuple[int, ...]:
+    """Return the tokens after which a text ends; of what ``header_with_words`` reads."""
     tokens = header.metadata.get(_TOKENS)
     strings = tokens.strings if isinstance(tokens, Array) else ()
     named = (header.metadata.get(key) for key in _ENDS)
@@ -129,9 +137,8 @@ def write_pieces(pieces: tuple[bytes, ...], path: Path) -> None:
     path.write_bytes(b"".join(parts()))
 
 
-def write_vocabulary(path: Path, vocabulary: Path) -> None:
+def write_vocabulary(path: Path, header: Header, vocabulary: Path) -> None:
     """Write the metadata of a GGUF file as a file without tensors, of which llama.cpp tokenizes."""
-    header = read_header(path)
     with path.open("rb") as file:
         content = bytearray(file.read(header.metadata_bytes))
     content[_COUNT_AT : _COUNT_AT + 8] = struct.pack("<Q", 0)

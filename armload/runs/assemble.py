@@ -45,7 +45,7 @@ from armload.engines.output import Memory
 from armload.engines.prediction import Prediction
 from armload.engines.registry import engine_called
 from armload.runs.baseline import read_without
-from armload.runs.members import read_members, with_lost_member
+from armload.runs.members import member_folder, read_members, with_lost_member
 from armload.runs.reference import read_departure
 from armload.runs.selection import model_in_id
 
@@ -144,6 +144,13 @@ def assemble(job: Job, folder: Path) -> Run:
         cache=read_cache(folder),
         governor=read_governor(folder),
         storage_was_full=storage_was_full(folder),
+        full_members=tuple(
+            each.board.name
+            for each in members
+            if storage_was_full(
+                member_folder(folder, each.board.name), was_stopped=each.exit.kind == "done"
+            )
+        ),
         background=read_background_processes(folder),
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
         throttling=read_throttle_log(folder),

@@ -11,15 +11,18 @@ from armload.analysis.compute import Compute
 from armload.analysis.prediction_notes import note
 from armload.analysis.shares import MemberResources
 from armload.boards.board import Board
+from armload.build.binary import Binary
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM
 from armload.engines.llama_cpp import NO_REPACK, if_offered
 from armload.engines.plan import Plan
-from armload.engines.prediction import PredictionNote
+from armload.engines.prediction import Expected, PredictionNote
 from armload.engines.weights import BoardMemory
+from armload.models.distributed_llama import DistributedModel
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
+from armload.runs.node_times import NodePart, known_node, timed_or_none
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
@@ -55,6 +58,16 @@ class ForecastMember(Protocol):
             is_server: it computes with the weights as they are in the file.
         """
 
+    def node_s(
+        self, shared: DistributedModel, nodes: int, plan: Plan, depth: float
+    ) -> Expected | None:
+        """Return what distributed-llama computes there for a token; none where it was not timed.
+
+        Args:
+            nodes: that share the model.
+            depth: tokens that the KV cache holds.
+        """
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReachedMember:
@@ -65,6 +78,7 @@ class ReachedMember:
         is_first: it runs the program, with the plan's own threads and cores.
         header: of the model, whose operations are timed there; none uses what was timed there
             before, or what the member's file says.
+        node_program: of distributed-llama; none where its nodes are not asked for.
     """
 
     where: Session
@@ -72,6 +86,7 @@ class ReachedMember:
     is_first: bool
     progress: Progress
     header: WholeHeader | None = None
+    node_program: Binary | None = None
 
     @property
     def memory(self) -> BoardMemory:
@@ -107,23 +122,39 @@ class ReachedMember:
             return known[0], notes
         return roofline(facts_of(board, found), model, self.by_itself, plan), notes
 
+    def node_s(
+        self, shared: DistributedModel, nodes: int, plan: Plan, depth: float
+    ) -> Expected | None:
+        if self.node_program is None:
+            return None
+        part = NodePart(model=shared, nodes=nodes, plan=plan, depth=depth, is_first=self.is_first)
+        if self.header is None:
+            return known_node(self.where, self.node_program, part)
+        return timed_or_none(self.where, self.node_program, part, self.progress)
+
 
 def reached_members(
     where: Session,
     resources: Sequence[MemberResources],
     progress: Progress,
     header: WholeHeader | None = None,
+    node_program: Binary | None = None,
 ) -> list[ReachedMember]:
     """Return the members of a group that answers.
 
     Args:
         resources: of each.
-        header: as for ``ReachedMember``.
+        header, node_program: as for ``ReachedMember``.
     """
     both = zip(where.members, resources, strict=True)
     return [
         ReachedMember(
-            where=each, resources=given, is_first=each is where, progress=progress, header=header
+            where=each,
+            resources=given,
+            is_first=each is where,
+            progress=progress,
+            header=header,
+            node_program=node_program,
         )
         for each, given in both
     ]
@@ -166,3 +197,9 @@ class DeclaredMember:
         facts = self.board.facts
         assumed = note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         return roofline(facts, model, declared_resources(facts), plan), (assumed,)
+
+    def node_s(
+        self, shared: DistributedModel, nodes: int, plan: Plan, depth: float
+    ) -> Expected | None:
+        del shared, nodes, plan, depth
+        return None

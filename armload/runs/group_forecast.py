@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute
-from armload.analysis.distributed_forecast import group_token_s
+from armload.analysis.distributed_forecast import group_token_s, shared_token_s
 from armload.analysis.group_forecast import chosen_between, group_times, load_time
 from armload.analysis.prediction_notes import note
 from armload.analysis.run import Run
@@ -179,12 +179,25 @@ class GroupForecaster:
                     f"{each.board}: its part takes {format_bytes(need.total_bytes)} of memory, and "
                     f"{format_bytes(each.free_bytes)} are free."
                 )
+        depth = mid_depth(self._model, self._plan)
+        if timed := self.nodes_s(shared):
+            return timed
         computes = self._each_compute("tensor")
         if computes is None:
             return None
         alone = [each.token_s for each in computes]
-        depth = mid_depth(self._model, self._plan)
         return group_token_s(shared, alone, self._links, depth=depth)
+
+    def nodes_s(self, shared: DistributedModel) -> Expected | None:
+        """Return the same from times of the nodes' own kernels; none where one was not timed."""
+        nodes, depth = len(self._members), mid_depth(self._model, self._plan)
+        parts: list[Expected] = []
+        for each in self._members:
+            part = each.node_s(shared, nodes, self._plan, depth)
+            if part is None:
+                return None
+            parts.append(part)
+        return shared_token_s(shared, parts, self._links)
 
     def faster(self, need: MemoryNeed, tensor_lacks: str) -> Spread:
         """Divide the model in the way that is expected to be faster; it is noted which and why.

@@ -18,6 +18,7 @@ from armload.deploy.exit_record import read_cut, read_exit_record, read_peaks
 from armload.deploy.layout import JOB_FILE, TRACE_FILE
 from armload.engines.job import Job
 from armload.engines.output import Memory
+from armload.engines.registry import ENGINES
 from armload.engines.trace import read_trace
 
 LINK_FILE, SAMPLES_FILE = "link.json", "samples"
@@ -28,9 +29,10 @@ _TICKS_PER_S = 100
 _BROKEN_PIPE_STATUS = 128 + 13
 """Of SIGPIPE on Linux: llama.cpp sends to a server that has gone."""
 
-_OTHERS_GONE = ("Remote RPC server crashed", "armload-dllama: another node has gone")
-"""What ggml says of it before it aborts, where it was waiting for an answer (ggml-rpc.cpp), and
-what armload's program of distributed-llama says."""
+_RPC_SERVER_GONE = "Remote RPC server crashed"
+"""What ggml says before it aborts, where it was waiting for an answer (ggml-rpc.cpp)."""
+
+_OTHERS_GONE = (_RPC_SERVER_GONE, *filter(None, (each.others_gone for each in ENGINES)))
 
 
 class Link(Value):

@@ -17,10 +17,13 @@ from armload.boards.conditions import within_group
 from armload.boards.group import Group
 from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
+from armload.build.binary import Binary
+from armload.build.programs import DLLAMA
 from armload.build.target import load_target
-from armload.core.errors import BoardError, UsageError
+from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
+from armload.engines.distributed import DistributedRun
 from armload.engines.embedding import embedding_need, one_text
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
@@ -28,7 +31,7 @@ from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Alternative, Prediction, PredictionNote, PredictionNoteKind
 from armload.engines.spread import LinkRates, Spread
-from armload.models.distributed_llama import distributed_model
+from armload.models.distributed_llama import DistributedModel, distributed_model
 from armload.models.gguf import read_outline
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
@@ -48,7 +51,14 @@ from armload.runs.resources import (
     resources_of_board,
     roofline,
 )
-from armload.runs.session import Predictor, ReachedBoard, Session, leased_board, leased_boards
+from armload.runs.session import (
+    Predictor,
+    ReachedBoard,
+    Session,
+    built,
+    leased_board,
+    leased_boards,
+)
 from armload.runs.spreading import measured_resources
 from armload.runs.texts import with_texts
 
@@ -137,8 +147,33 @@ def _predict_on_group(
 ) -> Prediction:
     with leased_boards(where, progress):
         resources, links = measured_resources(where, progress), measured_links(where, progress)
-        members = reached_members(where, resources, progress, header)
+        program = _node_program(where, model, len(resources), progress)
+        members = reached_members(where, resources, progress, header, program)
         return group_prediction(group, model, plan, members, links)
+
+
+def _node_program(where: Session, model: Model, nodes: int, progress: Progress) -> Binary | None:
+    """Return distributed-llama's program; none where boards cannot share the model, or without."""
+    try:
+        _shared(model).check_nodes(nodes)
+    except UsageError:
+        return None
+    try:
+        return built(where.request, (DLLAMA,), progress)[DLLAMA]
+    except ArmloadError as error:
+        progress.say(f"Nodes of distributed-llama are not timed: {error.message}")
+        return None
+
+
+def _shared(model: Model) -> DistributedModel:
+    """Return what distributed-llama makes of a model.
+
+    The divisors of rotary positions, which are among the weights, take no time.
+
+    Raises:
+        UsageError: it cannot run it.
+    """
+    return distributed_model(model.path, read_outline(model.path)[1], ())
 
 
 def group_prediction(
@@ -180,9 +215,7 @@ def _alone(
 
 def _with_distributed_llama(forecaster: GroupForecaster, model: Model) -> Alternative:
     try:
-        # The divisors of rotary positions are among the weights, and take no time.
-        shared = distributed_model(model.path, read_outline(model.path)[1], ())
-        token_s = forecaster.distributed_s(shared)
+        token_s = forecaster.distributed_s(_shared(model))
     except (UsageError, BoardError) as error:
         return Alternative(kind="dllama", refused=error.message.removeprefix("--engine dllama: "))
     return Alternative(kind="dllama", token_s=token_s)
@@ -323,6 +356,36 @@ def predictor_of(
             forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
             prediction = forecaster.predict(spread)
         return prediction if is_kept else None
+
+    return predict_run
+
+
+def distributed_predictor(where: Session, run: DistributedRun, progress: Progress) -> Predictor:
+    """Return what predicts a run of distributed-llama on the boards of a group.
+
+    What was timed before is used; nothing is timed.
+    """
+
+    def predict_run(
+        found: Probe, need: MemoryNeed | None, spread: Spread | None
+    ) -> Prediction | None:
+        del found, need
+        if spread is None or where.group is None:
+            return None
+        model, plan = run.model, run.plan
+        resources = [member_resources(each, each.found.rates) for each in where.members]
+        members = reached_members(where, resources, progress, node_program=run.binary)
+        forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
+        token_s = forecaster.nodes_s(run.facts)
+        if token_s is None:
+            return None
+        return Prediction(
+            verdict="fits",
+            context_tokens=context_tokens(plan, model),
+            prompt_tokens=likely_prompt_tokens(plan),
+            token_s=token_s,
+            compute="operations",
+        )
 
     return predict_run
 

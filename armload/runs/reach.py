@@ -25,7 +25,12 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.depth import drop_unsound, fill_context
 from armload.runs.pipeline import Heard, execute
-from armload.runs.predicting import measured_hits, predict_there, predictor_of
+from armload.runs.predicting import (
+    distributed_predictor,
+    measured_hits,
+    predict_there,
+    predictor_of,
+)
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over
@@ -141,11 +146,13 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
-        predictor = None
-        if not isinstance(engine, DistributedRun):
+        said = self._progress if warns else Silent()
+        if isinstance(engine, DistributedRun):
+            predictor = distributed_predictor(self.where, engine, said)
+        else:
             predictor = predictor_of(
                 *(self.where, engine.model, engine.continuation),
-                self._progress if warns else Silent(),
+                said,
                 is_kept=engine.keeps_forecast,
             )
         if isinstance(engine, Completion):
@@ -172,13 +179,14 @@ class ConnectedBoard:
         )
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
-        if isinstance(engine, DistributedRun):
-            return None
         where, divided = self.where, None
         if where.group is not None:
             with leased_boards(where, self._progress):  # what is measured is kept for the run
                 divided = spread_over(where, engine, self._progress)
-        predict = predictor_of(where, engine.model, engine.continuation, Silent())
+        if isinstance(engine, DistributedRun):
+            predict = distributed_predictor(where, engine, Silent())
+        else:
+            predict = predictor_of(where, engine.model, engine.continuation, Silent())
         return predict(where.found, engine.memory, divided)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from armload.boards.board import Board, is_group, load_board
 from armload.boards.connect import connect, is_off
-from armload.boards.group import Group, load_group
+from armload.boards.group import Group, load_group, members_of
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
@@ -259,18 +259,23 @@ def _sources(
 
 
 def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapping[str, Binary]:
-    """Build programs of llama.cpp for a board that is not reached for it; by their names.
+    """Build programs for a board that is not reached for it; by their names.
+
+    Of a group, they are built for its first member.
 
     Raises:
         ArmloadError: there is no such board or source, or they cannot be built.
     """
-    target = load_target(load_board(request.board).target)
-    source = choose(request.source, ref=request.ref, progress=progress)
+    first, *_ = members_of(request.board)
+    target = load_target(first.target)
+    found: dict[str, Binary] = {}
     with build_backend(
         on=request.on, compiler=request.compiler, vulkan=request.vulkan, progress=progress
     ) as where:
-        binaries = build(target, programs=programs, source=source, backend=where, progress=progress)
-    return by_names(programs, binaries)
+        for source, its in _sources(programs, request, progress):
+            made = build(target, programs=its, source=source, backend=where, progress=progress)
+            found |= by_names(its, made)
+    return found
 
 
 def leased_board(session: Session, progress: Progress) -> AbstractContextManager[Lease]:

@@ -6,15 +6,17 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from armload.core.errors import RunError, UsageError
+from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
 from tests.distributed import SHAPE, provide_source
+from tests.faults import small_disk
 from tests.networks import network_of_its_own
 from tests.person import Person
 from tests.waiting import wait_until
@@ -111,6 +113,22 @@ def test_the_engine_with_the_faster_forecast_runs_and_why_is_said(ann: Person) -
     }
     assert set(ways) == {"alone, mapped", "alone, streamed", "dllama"}
     assert ways["dllama"]["token_s"]["value"] > 0
+    assert "was not timed" not in done.stderr
+    again = ("--model", "model.gguf", "-n", "12", *SLEEPING)
+    forecast = ann.benches(*again, board="both")["prediction"]
+    assert forecast["compute"] == "operations"
+    assert forecast["token_s"]["value"] > 0
+
+
+@pytest.mark.exhaustive(covers=["armload/evaluation/logits", "armload/conversion/distributed.py"])
+def test_its_logits_are_compared_with_those_of_llama_cpp_on_a_board(ann: Person) -> None:
+    (ann.folder / "prompts.txt").write_text("The people went out to see the river.\nThe trees\n")
+    words = ("--board", "one", "--model", "model.gguf", "--reference", "dllama", "-t", "1")
+    data = ("--task", "logits", "--data", "prompts.txt", "--json")
+    found = json.loads(ann.types("eval", *data, *words).stdout)["agreement"]
+    assert found["reference"] == "dllama"
+    assert len(found["prompts"]) == 2
+    assert 0 < found["kl_mean"] < 0.05
 
 
 def test_several_boards_are_no_case_for_auto(ann: Person) -> None:
@@ -199,3 +217,56 @@ def test_ctrl_c_leaves_no_node(ann: Person) -> None:
     assert process.returncode != 0
     wait_until(lambda: not nodes(ann), within_s=60)
     assert not list(leases(ann))
+
+
+@pytest.fixture
+def with_little_room(ann: Person, tmp_path: Path) -> Iterator[Path]:
+    """The storage of the second member of the group ``cramped``, whose boards are this machine."""
+    native = "target: host\nreach: {kind: local}\n"
+    with small_disk(tmp_path / "disk", 12) as folder:
+        ann.add_board("roomy", f"{native}workdir: {tmp_path}/roomy\n")
+        ann.add_board("narrow", f"{native}workdir: {folder}\n")
+        ann.add_board("cramped", "members: [roomy, narrow]\n")
+        yield folder
+
+
+def _fill(folder: Path) -> None:
+    with suppress(OSError), (folder / "somebody's").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_worker_without_room_for_the_program_is_named(
+    ann: Person, with_little_room: Path
+) -> None:
+    _fill(with_little_room)
+    words = ("--model", "model.gguf", "-n", "8", "-t", "1", *SLEEPING)
+    done = ann.types("bench", "--board", "cramped", *words, status=BoardError.exit_status)
+    assert "error: narrow: " in done.stderr
+    assert f"{with_little_room} (tmpfs) is full" in done.stderr
+    assert not list(with_little_room.rglob(NODE))
+    assert not list(with_little_room.glob("lease/*.*.*"))
+    assert not nodes(ann)
+
+
+def test_a_worker_whose_storage_fills_computes_on_and_the_run_tells_of_it(
+    ann: Person, with_little_room: Path
+) -> None:
+    words = ("--model", "model.gguf", "-n", "450", "-t", "1", "--repeats", "1", "--json", *SLEEPING)
+    process = ann.start("bench", "--board", "cramped", *words)
+    theirs = "runs/*/trace.jsonl"
+    wait_until(
+        lambda: any(
+            path.read_bytes().count(b'"step"') > 20 for path in with_little_room.glob(theirs)
+        ),
+        within_s=180,
+    )
+    _fill(with_little_room)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    run = json.loads(out)
+    assert sum(step["generated_tokens"] for step in run["steps"]) == 449
+    (finding,) = (each for each in run["verdict"]["findings"] if each["name"] == "storage full")
+    assert finding["figures"]["board"] == "narrow"
+    assert finding["sentence"].startswith("The storage of narrow was full during the run")
+    assert not nodes(ann)

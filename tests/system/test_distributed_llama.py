@@ -22,6 +22,7 @@ from armload.engines.distributed import ConvertedFiles
 from armload.engines.trace import Step, Trace, read_trace
 from armload.models.gguf import read_model
 from armload.models.synth import synthesise, synthesise_like
+from armload.runs.node_times import PADDING, TimedNode
 from tests.distributed import SHAPE, engine_for, programs_for, written_prompt
 from tests.networks import Network, network_of_its_own
 
@@ -257,6 +258,25 @@ def test_steps_say_what_was_computed_and_what_was_exchanged_on_every_node(ready:
 
 def test_one_node_has_nothing_to_synchronise(ready: Ready) -> None:
     assert {step.sync_ns for step in _run(ready).steps} == {None}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+@pytest.mark.parametrize("rest", ["0", "1"])
+def test_a_node_is_timed_by_the_beginning_of_a_models_file_alone(
+    nodes: int, rest: str, ready: Ready
+) -> None:
+    words = ["times", "--model", "/dev/stdin", "--nodes", str(nodes), "--context", "128"]
+    done = subprocess.run(
+        [str(ready.program), *words, "--rest", rest, "--batch", "16"],
+        input=ready.model.facts.header() + PADDING,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    times = TimedNode.model_validate_json(done.stdout)
+    assert len(times.first_ns) >= 3
+    assert len(times.last_ns) >= 3
+    assert min(times.prompt_ns) > min(times.first_ns)
 
 
 def test_strangers_are_hung_up_on_and_the_run_goes_on(ready: Ready) -> None:

@@ -95,6 +95,7 @@ EXAMPLES: tuple[RunFinding, ...] = (
     ),
     StorageFull(board="b", steps=9, missing_steps=3),
     StorageFull(board="b", steps=9, missing_steps=0),
+    StorageFull(board="b", steps=0, missing_steps=0, is_other_member=True),
     NotCold(),
     LeaseLost(),
     Swapping(

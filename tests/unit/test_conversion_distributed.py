@@ -20,7 +20,7 @@ from armload.models.gguf import read_model
 from armload.models.header import tensor_bytes
 from armload.models.shape import RopeScaling, SentencePieces, Shape
 from armload.models.synth import synthesise, synthesise_like
-from armload.models.token_pieces import token_pieces
+from armload.models.token_pieces import header_with_words, token_pieces
 
 SMALL = Shape(
     layers=2,
@@ -214,8 +214,21 @@ def test_each_node_needs_less_memory_the_more_there_are(tmp_path: Path) -> None:
     assert alone.kv_bytes == 2 * root.kv_bytes == 2 * 4 * 2 * 2 * 16 * 64
 
 
+def test_a_tokenizer_that_its_text_cannot_be_written_with_is_refused(tmp_path: Path) -> None:
+    path = _made(SMALL, tmp_path)
+    key = b"tokenizer.ggml.model"
+    before, after = path.read_bytes().split(key, maxsplit=1)
+    assert after[12:17] == b"llama"
+    path.write_bytes(before + key + after[:12] + b"plamo" + after[17:])
+    with pytest.raises(UsageError, match=r"cannot write text with .* \(plamo\)") as caught:
+        converted_files(read_model(path), Silent())
+    assert caught.value.remedy == "Use --engine llama.cpp."
+    assert not list((tmp_path / "cache").rglob("*.m"))
+
+
 def test_tokens_are_the_bytes_that_a_text_shows(tmp_path: Path) -> None:
-    pieces = token_pieces(_made(SMALL, tmp_path), 2050)
+    path = _made(SMALL, tmp_path)
+    pieces = token_pieces(path, header_with_words(path), 2050)
     assert len(pieces) == 2050
     assert pieces[:3] == (b"", b"", b"")
     assert b" the" in pieces

@@ -4,7 +4,7 @@
 
 #include "app.hpp"
 #include "mesh.h"
-#include "output_rest.h"
+#include "node_time.h"
 
 #include "armload_step.h"
 extern "C" {
@@ -29,7 +29,8 @@ struct usage_error : std::runtime_error {
 
 static const char * const USAGE =
     "armload-dllama root --model FILE --prompt FILE [OPTIONS] >TEXT\n"
-    "armload-dllama worker --host ADDRESS --port PORT --key FILE [--threads N]\n\n"
+    "armload-dllama worker --host ADDRESS --port PORT --key FILE [--threads N]\n"
+    "armload-dllama times --model HEADER --nodes N --context N [--rest 1] [--batch N] [--threads N]\n\n"
     "  --prompt FILE    token ids: an answer of armload-score's to an item of the kind tokenize\n"
     "  --pieces FILE    the bytes of each token; without it, no text is written\n"
     "  -n N             tokens to generate (0)\n"
@@ -42,16 +43,21 @@ static const char * const USAGE =
     "  --workers LIST   addresses of the other nodes, with commas between\n"
     "  --peers LISTS    of each of them but the last, the addresses of those after it, as it\n"
     "                   reaches them; with semicolons between\n"
-    "  --key FILE       a line that all nodes know\n";
+    "  --key FILE       a line that all nodes know\n\n"
+    "times says how long one of so many nodes computes a token with an empty KV cache and with a full one, and the\n"
+    "first batch of a prompt; of the model, the beginning of its file is enough\n";
 
 namespace {
 
 typedef std::map<std::string, std::string> options;
 
+const double TIMED_S = 1.0;
+
 options parse(int argc, char ** argv) {
     static const std::set<std::string> known = { "--model",   "--prompt", "--pieces",  "-n",       "--end",
                                                  "--logits",  "--context", "--batch",  "--threads", "--workers",
-                                                 "--peers",   "--key",    "--host",    "--port",  "--poll" };
+                                                 "--peers",   "--key",    "--host",    "--port",  "--poll",
+                                                 "--nodes",   "--rest" };
     options found;
     for (int i = 2; i < argc; i += 2) {
         if (known.count(argv[i]) == 0) {
@@ -289,6 +295,12 @@ class generation {
     std::ofstream       rows_;
 };
 
+LlmHeader header_of(const std::string & model, NnUint context) {
+    LlmHeader header = loadLlmHeader(model.c_str(), context, F_32);
+    header.syncType  = header.weightType == F_Q40 ? F_Q80 : F_32;
+    return header;
+}
+
 int run_root(const options & given, int text) {
     const std::string              model   = need(given, "--model");
     const std::vector<std::string> workers = split(given.count("--workers") ? given.at("--workers") : "", ',');
@@ -309,10 +321,7 @@ int run_root(const options & given, int text) {
     const NnUint batch   = number(given, "--batch", 32);
     const NnUint context = number(given, "--context", 0);
 
-    LlmHeader header = loadLlmHeader(model.c_str(), context, F_32);
-    if (header.weightType == F_Q40) {
-        header = loadLlmHeader(model.c_str(), context, F_Q80);
-    }
+    LlmHeader         header = header_of(model, context);
     const output_rest rest(model, header);
     generation        text_of(given, header.vocabSize, text);
     if (text_of.tokens() > header.seqLen) {
@@ -411,6 +420,31 @@ int run_worker(const options & given) {
     return 0;
 }
 
+void write_list(FILE * file, const char * name, const std::vector<long long> & values) {
+    fprintf(file, "\"%s\":[", name);
+    for (size_t i = 0; i < values.size(); i++) {
+        fprintf(file, i > 0 ? ",%lld" : "%lld", values[i]);
+    }
+    fputc(']', file);
+}
+
+int run_times(const options & given, int text) {
+    const NnUint    batch  = number(given, "--batch", 32);
+    const LlmHeader header = header_of(need(given, "--model"), std::max(number(given, "--context", 0), batch));
+    const output_rest rest(header, number(given, "--rest", 0) != 0);
+    const node_times  found = time_node(header, rest, number(given, "--nodes", 1), number(given, "--threads", 1), batch,
+                                        TIMED_S);
+    FILE * const file = fdopen(text, "w");
+    fputc('{', file);
+    write_list(file, "first_ns", found.first_ns);
+    fputc(',', file);
+    write_list(file, "last_ns", found.last_ns);
+    fputc(',', file);
+    write_list(file, "prompt_ns", found.prompt_ns);
+    fputs("}\n", file);
+    return fclose(file) == 0 ? 0 : 1;
+}
+
 } // namespace
 
 int main(int argc, char ** argv) {
@@ -432,6 +466,9 @@ int main(int argc, char ** argv) {
         }
         if (mode == "worker") {
             return run_worker(parse(argc, argv));
+        }
+        if (mode == "times") {
+            return run_times(parse(argc, argv), text);
         }
         fputs(USAGE, stderr);
         return mode == "--help" ? 0 : 2;

@@ -98,6 +98,9 @@ output_rest::output_rest(const std::string & path, LlmHeader & header) : path_(p
     at_ = header.fileSize;
 }
 
+output_rest::output_rest(const LlmHeader & header, bool is_there)
+    : size_(is_there ? size2D(F_Q40, header.dim, header.vocabSize).nBytes : 0) {}
+
 void output_rest::add_to(LlmNet & net, NnUint nodes) const {
     for (NnUint node = 0; size_ > 0 && node < nodes; node++) {
         NnNodeConfig &    config  = net.nodeConfigs[node];

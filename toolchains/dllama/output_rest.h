@@ -14,6 +14,9 @@ class output_rest {
     // Looks whether a file has one, and leaves it out of the model's size.
     output_rest(const std::string & path, LlmHeader & header);
 
+    // Has one of a model whose file is not looked at, or none; it cannot be loaded.
+    output_rest(const LlmHeader & header, bool is_there);
+
     // Computes with it on each node.
     void add_to(LlmNet & net, NnUint nodes) const;
 

@@ -145,7 +145,7 @@ class EvalOptions(
         str,
         Option(
             "for logits: a run of the same prompts (in any form that show accepts), a folder of "
-            ".npy files, or llama-cpp-python, which computes them on this machine",
+            ".npy files, or llama-cpp-python or dllama, which compute them on this machine",
             "RUN",
             heading="Output",
             needs="task=logits",

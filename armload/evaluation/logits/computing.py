@@ -12,6 +12,7 @@ from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.binding import BINDING, logits_by_binding
+from armload.evaluation.logits.distributed import NODES, logits_by_a_node
 from armload.evaluation.logits.rows import FLOAT_BYTES, Logits, logits_called, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import answer_items
@@ -104,6 +105,8 @@ def logits_and_reference(
         known = None
         if reference == BINDING:
             known = stack.enter_context(logits_by_binding(model, prompts, settings, progress))
+        elif reference == NODES:
+            known = stack.enter_context(logits_by_a_node(model, prompts, settings, progress))
         elif reference:
             known = logits_called(reference)
         folder = compute_logits(request, model, prompts, settings, progress, reach=reach)

@@ -56,7 +56,7 @@ def error_of(task: Task, data: str) -> ArmloadError:
 
 def test_shipped_tasks_can_be_read() -> None:
     names = data_names(TASKS)
-    assert names == ["gsm8k", "multiple-choice", "piqa", "word-problems"]
+    assert names == ["drawings", "gsm8k", "multiple-choice", "piqa", "word-problems"]
     for name in names:
         task = load_task(name)
         assert (task.name, bool(task.data)) == (name, name == "word-problems")

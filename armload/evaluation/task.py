@@ -14,7 +14,7 @@ from armload.core.deciding import DESCRIBES, Decides, Words
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
-from armload.core.workspace import data_file
+from armload.core.workspace import data_file, data_folders
 from armload.evaluation.data_files import Format
 from armload.evaluation.grading.registry import GRADERS
 
@@ -260,4 +260,7 @@ def load_task(name_or_path: str) -> Task:
         task = load_named(TASKS, name_or_path, Task)
     if not task.data or ":" in task.data:
         return task
-    return task.model_copy(update={"data": str(path.parent / task.data)})
+    # A task may extend one of another folder, whose data lie there.
+    places = [folder / task.data for folder in (path.parent, *data_folders(TASKS))]
+    found = next((place for place in places if place.is_file()), places[0])
+    return task.model_copy(update={"data": str(found)})

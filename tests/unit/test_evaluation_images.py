@@ -57,6 +57,17 @@ def test_the_shipped_drawings_are_those_that_are_drawn_with_their_questions() ->
     assert len({each.images[0].sha256 for each in found}) == 10
 
 
+def test_a_task_of_ones_own_can_extend_the_drawings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "short.yaml").write_text("extends: drawings\nbudgets: [4]\n")
+    monkeypatch.chdir(tmp_path)
+    task = load_task("short")
+    assert task.budgets == (4,)
+    assert len(load_questions(task)) == 10
+
+
 def test_questions_have_the_images_that_their_rows_name(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     for name, size in (("a.png", (8, 6)), ("below/b.jpg", (9, 7))):

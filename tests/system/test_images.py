@@ -157,8 +157,8 @@ def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
 
 
 def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:
-    small = _run(ann, "--image", "b.jpg")["text"]
-    large = _run(ann, "--image", "a.png")["text"]
+    small = _run(ann, "--image", "b.jpg", "--stop-at-end")["text"]
+    large = _run(ann, "--image", "a.png", "--stop-at-end")["text"]
     assert small.strip() != large.strip()
     lines = [
         {"image": image, "question": QUESTION, "answer": large}

@@ -73,7 +73,11 @@ import torch
 from transformers import AutoTokenizer, Idefics3Config, Idefics3ForConditionalGeneration
 text, folder, side = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 torch.manual_seed(5)
-words = json.loads((text / "config.json").read_text())["vocab_size"]
+tokenizer = AutoTokenizer.from_pretrained(text)
+around = ["<fake_token_around_image>", "<global-img>"]
+tokenizer.add_special_tokens({"additional_special_tokens": around})
+tokenizer.add_tokens(["\\n\\n"])
+words = len(tokenizer)
 model = Idefics3ForConditionalGeneration(Idefics3Config(
     vision_config=dict(hidden_size=48, intermediate_size=96, num_hidden_layers=2,
         num_attention_heads=4, image_size=side, patch_size=16),
@@ -86,7 +90,7 @@ with torch.no_grad():
         if "norm" not in name:
             value.normal_(0, 0.2)
 model.save_pretrained(folder)
-AutoTokenizer.from_pretrained(text).save_pretrained(folder)
+tokenizer.save_pretrained(folder)
 edges = {"longest_edge": side}
 (folder / "preprocessor_config.json").write_text(json.dumps({
     "image_processor_type": "Idefics3ImageProcessor", "size": edges, "max_image_size": edges,

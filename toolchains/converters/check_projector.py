@@ -16,6 +16,9 @@ from typing import Any
 
 from check_gguf import SMALLEST, EngineError, Scorer, read_model, said
 
+CONTEXT = "4096"
+"""Tokens, with room for an image in parts."""
+
 PARTS = {"gemma3": False, "idefics3": True, "smolvlm": True}
 """Kinds whose encoder takes a square of one size, and whether several at a time."""
 
@@ -94,15 +97,20 @@ def embeddings_of(checkpoint: str, kind: str, values: Any) -> Any:
 
 
 def embeddings_in(projector: str, scorer: Scorer, pixels: Any) -> Any:
-    """Return what llama.cpp makes of it."""
+    """Return what llama.cpp makes of it, after it has answered a question about it.
+
+    A vocabulary without the tokens that stand around an image ends the program.
+    """
     numpy = import_module("numpy")
     folder = scorer.folder
     height, width, _ = pixels.shape
     (folder / "image.ppm").write_bytes(b"P6 %d %d 255\n" % (width, height) + pixels.tobytes())
-    item = {"id": "1", "kind": "image-embeddings", "images": ["image.ppm"]}
+    shown = {"images": ["image.ppm"]}
+    asked = {"kind": "generate", "prompt": "What is it?", "max_tokens": 1, **shown}
+    items = [{"id": "1", "kind": "image-embeddings", **shown}, {"id": "2", **asked}]
     rows = folder / "rows.f32"
     words = ("--mmproj", projector, "--images", str(folder), "--logits", str(rows))
-    answer = scorer.answers([item], *words, "-c", "256", "-fa", "off")["1"]
+    answer = scorer.answers(items, *words, "-c", CONTEXT, "-fa", "off")["1"]
     values = numpy.fromfile(rows, dtype="<f4").astype("f8")
     return values.reshape(answer["rows"], answer["columns"])
 

@@ -173,7 +173,7 @@ def test_a_checkpoint_that_sees_becomes_two_files_that_see_the_same(
 ) -> None:
     del expected  # by then the environment is there
     python, text = str(_converters_python()), person.folder / "llama-3"
-    make = [python, "-c", MAKE_SEEING, text, person.folder / "seeing", str(SIDE)]
+    make = [python, "-c", MAKE_SEEING, str(text), str(person.folder / "seeing"), str(SIDE)]
     subprocess.run(make, check=True)
     done = converts(person, "seeing", "--type", "F32")
     assert (done["path"], done["projector"]) == ("seeing-F32.gguf", "mmproj-seeing-F32.gguf")

@@ -105,7 +105,7 @@ def embeddings_in(projector: str, scorer: Scorer, pixels: Any) -> Any:
     folder = scorer.folder
     height, width, _ = pixels.shape
     (folder / "image.ppm").write_bytes(b"P6 %d %d 255\n" % (width, height) + pixels.tobytes())
-    shown = {"images": ["image.ppm"]}
+    shown: dict[str, Any] = {"images": ["image.ppm"]}
     asked = {"kind": "generate", "prompt": "What is it?", "max_tokens": 1, **shown}
     items = [{"id": "1", "kind": "image-embeddings", **shown}, {"id": "2", **asked}]
     rows = folder / "rows.f32"

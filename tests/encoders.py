@@ -18,11 +18,11 @@ WORDS = (
 )
 
 
-def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:
+def write_bert(path: Path, *, pooling: int = 1, seed: int = 1, context: int = CONTEXT) -> Path:
     """Write a BERT whose file says how tokens are pooled (1: mean, 2: the first, 4: to a score)."""
     random = np.random.default_rng(seed)
     writer = GGUFWriter(path, "bert")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(INNER)
@@ -46,7 +46,7 @@ def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:
 
     add("token_embd.weight", len(tokens), WIDTH)
     add("token_types.weight", 2, WIDTH)
-    add("position_embd.weight", CONTEXT, WIDTH)
+    add("position_embd.weight", context, WIDTH)
     for suffix in ("weight", "bias"):
         add(f"token_embd_norm.{suffix}", WIDTH)
     if pooling == RANK:

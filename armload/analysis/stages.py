@@ -52,9 +52,13 @@ def _name(step: Step) -> StageName:
 def stages_of(header: Trace | None, steps: Sequence[Step]) -> tuple[StageFigures, ...]:
     """Return the parts of a run in which a model saw or heard, in their order; else nothing.
 
-    Loading is what of the time to the first token is in no step.
+    Loading is what of the time to the first token is in no step. A run with several prompts, one
+    after the other, has no such time.
     """
     if header is None or not any(step.stage for step in steps):
+        return ()
+    answered = next((at for at, step in enumerate(steps) if step.generated_tokens), len(steps))
+    if any(step.stage for step in steps[answered:]):
         return ()
     by_name: dict[StageName, list[Step]] = {
         "preprocessing": [],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from armload.build.archive import EngineProject
@@ -94,10 +95,17 @@ def _is_true(words: list[str], values: dict[str, str]) -> bool:
 
 SCORER = "armload-score"
 """A program of armload's own, which is built beside llama.cpp's."""
+SEEING_SCORER = "armload-score-media"
+"""The same for items with images."""
 DLLAMA = "armload-dllama"
 """A program of armload's own, with distributed-llama's code."""
 MAIN_PROGRAMS = ("llama-completion", "llama-cli")
 """Programs that continue a prompt; the first that a source has is the one for measuring."""
+_TRACED_MEDIA = (
+    "mtmd_batch_encode(mtmd_batch * batch)",
+    "mtmd_tokenize_from_parts(",
+    "bool placeholder,",
+)
 _OTHER_NAMES = {
     # Since December 2025 llama-cli is a chat; before, it was what llama-completion is now.
     "llama-completion": "llama-cli",
@@ -117,7 +125,17 @@ def programs_offered(folder: Path, engine: EngineProject = "llama.cpp") -> list[
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
     project = Project(folder, settings=overlay)
     theirs = [name for part in ("tools", *BUILT_EXAMPLES) for name in project.executables(part)]
-    return sorted([*theirs, SCORER]) if theirs else []
+    own = [SCORER, SEEING_SCORER] if _traces_media(folder) else [SCORER]
+    return sorted([*theirs, *own]) if theirs else []
+
+
+def _traces_media(folder: Path) -> bool:
+    """Tell whether libmtmd has what the overlay asks for before it traces images."""
+    text = ""
+    for name in ("mtmd.h", "mtmd-helper.h"):
+        with suppress(OSError):
+            text += (folder / "tools" / "mtmd" / name).read_text("utf-8", "replace")
+    return all(each in text for each in _TRACED_MEDIA)
 
 
 def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) -> list[str]:

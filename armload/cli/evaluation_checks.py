@@ -13,6 +13,7 @@ from armload.evaluation.task import load_task
 if TYPE_CHECKING:
     from armload.cli.verbs.evaluation import EvalOptions
 
+_ABOUT_IMAGES = ("mmproj", "image_max_tokens")
 LOGITS, SIMILARITY = "logits", "similarity"
 
 
@@ -47,6 +48,9 @@ def check_combination(options: EvalOptions) -> EvalOptions:
             "--task similarity, which embeds as many sentences at a time as fit into a pass",
             "Remove it.",
         )
+    options = options.refuse(
+        _ABOUT_IMAGES, f"--task {options.task}, which shows no images", "Remove it."
+    )
     is_file = options.given(("prompt",)) and options.task == LOGITS
     return options.refuse(
         ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),
@@ -73,6 +77,14 @@ def _check_regrading(options: EvalOptions) -> EvalOptions:
 
 def _check_task(options: EvalOptions) -> EvalOptions:
     task = load_task(options.task)
+    if task.image is None:
+        options = options.refuse(
+            _ABOUT_IMAGES, f"task {task.name}, which shows no images", "Remove it."
+        )
+    else:
+        options = options.refuse(
+            ("scheduler",), "a task with images: projectors are not sent to gateways", "Remove it."
+        )
     if task.kind == "multiple-choice":
         return options.refuse(
             ("budget", "tell_budget", "conclude", "template", "grader"),

@@ -42,6 +42,9 @@ _PASSES = 16
 _PASS_TOKENS = 512
 """Of a pass, where texts are given."""
 
+_MOST_SEQUENCES = 256
+"""Of llama.cpp in a pass."""
+
 _MOST_BYTES = 16 << 20
 """Of all texts."""
 
@@ -234,9 +237,7 @@ class Embedding(Completion):
         pass_tokens = str(plan.context_tokens)
         words = [on_board, "-m", model, *self._adapter_words(context), "-f", texts]
         words += ["-c", pass_tokens, "-b", pass_tokens]
-        # With one sequence the program makes room for 256, which a small batch has not, and given
-        # texts may need.
-        words += ["-np", str(max(2, plan.embed or 1) if self._is_timed else 1)]
+        words += ["-np", str(self._sequences)]
         pooling = "rank" if self.model.ranks else plan.pooling
         words += [] if pooling == "model" else ["--pooling", pooling]
         # Scores are not to be divided by their length.
@@ -248,6 +249,19 @@ class Embedding(Completion):
             words.append("--no-warmup")  # it would read all weights once more
         words += if_offered(program, "-fit", "off")
         return (*context.launcher, *words, *plan.extra)
+
+    @property
+    def _sequences(self) -> int:
+        """The texts of a pass that the program makes room for.
+
+        With one, it makes room for 256, in a cache that all share. Given texts may need that many,
+        but a pass of fewer tokens has no room for them: the program would abort.
+        """
+        if self._is_timed:
+            return max(2, self.plan.embed or 1)
+        tokens = self.plan.context_tokens or _PASS_TOKENS
+        has_cache = self.model.context_memory.size_bytes(tokens) > 0
+        return 1 if has_cache or tokens >= _MOST_SEQUENCES else tokens
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

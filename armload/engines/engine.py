@@ -213,6 +213,14 @@ class Simulation(Value):
     model: Path
     batch_tokens: int
 
+    def without(self, *options: str) -> Self:
+        """Return the same without options for files, which are not on the board yet."""
+        words = list(self.command)
+        for option in options:
+            at = words.index(option)
+            del words[at : at + 2]
+        return self.model_copy(update={"command": tuple(words)})
+
 
 class Engine(ABC):
     """A program with its arguments, ready to run on a board.

@@ -27,7 +27,7 @@ from armload.models.projector import Projector
 
 PERCEIVING_PROGRAM = "llama-mtmd-cli"
 
-_IMAGE_TOKENS = 4096
+IMAGE_TOKENS = 4096
 """Of one image at most, as most projectors limit it."""
 
 _SOUND_S, _SOUND_TOKENS = 30, 750
@@ -36,6 +36,9 @@ many tokens for it."""
 
 _TEMPLATE_TOKENS = 256
 _IMAGE_MAX_TOKENS = "--image-max-tokens"
+TEMPLATES = ("--jinja",)
+"""Without it, llama.cpp's own programs know only the templates of a few families."""
+
 _TRACED = "--mtmd-batch-max-tokens"
 """An option that came with the function by which the encoder's steps are traced."""
 
@@ -74,8 +77,7 @@ def media_words(projector: Payload, most_tokens: int | None, context: RunContext
     Args:
         most_tokens: of one image; none for its own limit.
     """
-    # Without it, the program knows only the templates of a few families.
-    words = ["--jinja", "--mmproj", str(projector.items(context.layout)[0].remote)]
+    words = ["--mmproj", str(projector.items(context.layout)[0].remote)]
     if most_tokens is not None:
         words += [_IMAGE_MAX_TOKENS, str(most_tokens)]
     return words
@@ -89,7 +91,7 @@ def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
     """
     if plan.context_tokens is not None:
         return plan
-    seen = len(plan.images) * (plan.image_max_tokens or _IMAGE_TOKENS)
+    seen = len(plan.images) * (plan.image_max_tokens or IMAGE_TOKENS)
     needed = most_prompt_tokens(plan) + plan.n_predict + _TEMPLATE_TOKENS + seen
     needed += math.ceil(seconds / _SOUND_S) * _SOUND_TOKENS
     rounded = -(-needed // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
@@ -170,13 +172,7 @@ class Perception(Completion):
     def simulation(self, context: RunContext) -> Simulation | None:
         """Return how the program is asked, before projector and image are on the board."""
         asked = super().simulation(context)
-        if asked is None:
-            return None
-        words = list(asked.command)
-        for option in ("--mmproj", "--image"):
-            at = words.index(option)
-            del words[at : at + 2]
-        return asked.model_copy(update={"command": tuple(words)})
+        return asked and asked.without("--mmproj", "--image")
 
     def phase(self, now: ProgressUpdate) -> str:
         """Return what comes before the first token."""
@@ -184,7 +180,8 @@ class Perception(Completion):
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-mtmd-cli there."""
-        words = media_words(projector_payload(self.projector), self.plan.image_max_tokens, context)
+        projector = projector_payload(self.projector)
+        words = [*TEMPLATES, *media_words(projector, self.plan.image_max_tokens, context)]
         words += [
             "--image",
             ",".join(str(each.items(context.layout)[0].remote) for each in self._given),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
 from armload.build import programs
 from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import sha256_of
-from armload.core.values import counted
+from armload.core.ids import fingerprint_of
+from armload.core.pictures import Picture
+from armload.core.values import Value, counted
 from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
-from armload.deploy.payload import Payload
+from armload.deploy.payload import Payload, PayloadFile
 from armload.engines.answers import (
     FailedAnswer,
     GeneratedAnswer,
@@ -19,14 +23,20 @@ from armload.engines.answers import (
     LogitsAnswer,
     read_answers,
 )
-from armload.engines.engine import MemoryNeed, RunContext
-from armload.engines.job import Job
+from armload.engines.engine import MemoryNeed, RunContext, Simulation, Spreadable
+from armload.engines.job import Job, MediaRecord, RunSpec
 from armload.engines.llama_cpp import (
     if_offered,
     settings_words,
 )
 from armload.engines.model_program import ModelEngine, memory_of, peak_memory
 from armload.engines.output import Output
+from armload.engines.perception import (
+    IMAGE_TOKENS,
+    media_words,
+    projector_payload,
+    projector_record,
+)
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     MICRO_BATCH_TOKENS,
@@ -38,14 +48,18 @@ from armload.engines.plan import (
 from armload.engines.prediction import Sequences
 from armload.engines.service_plan import ScorerOptions
 from armload.engines.trace import read_trace
+from armload.models.image_tokens import ImageSize, image_tokens
 from armload.models.model import Model
+from armload.models.projector import Projector
 
-SCORER = programs.SCORER
+SCORER, SEEING_SCORER = programs.SCORER, programs.SEEING_SCORER
 ANSWERS, LOGITS = STDOUT_FILE, "logits.f32"
 """Files of a run: an answer on each line, and rows of logits."""
 
 PROMPT_TOKENS = 128
 """Assumed of an item, where its time is estimated."""
+
+_IMAGES = "images"
 
 MOST_LOGITS_BYTES = 64 << 20
 """As in ``toolchains/native/scorer/engine.cpp``: logits of one pass over the weights."""
@@ -80,6 +94,44 @@ class ScoringPlan(ScorerOptions):
         )
 
 
+class SeenImages(Value):
+    """What items show a model, and by which projector it sees it.
+
+    Attributes:
+        images: by the checksums of their files, as which items name them.
+        most_tokens: of one image; none for the projector's own limit.
+    """
+
+    projector: Projector
+    images: Mapping[str, Picture]
+    most_tokens: int | None = None
+
+    @property
+    def payload(self) -> Payload:
+        """All images, in one folder."""
+        files = tuple(
+            PayloadFile(
+                name=PurePosixPath(_IMAGES, sha256),
+                local=each.path,
+                sha256=sha256,
+                size_bytes=each.size_bytes,
+                executable=False,
+            )
+            for sha256, each in sorted(self.images.items())
+        )
+        sha256 = hashlib.sha256("\n".join(sorted(self.images)).encode()).hexdigest()
+        return Payload(name=_IMAGES, local=Path(_IMAGES), sha256=sha256, files=files)
+
+    def tokens(self, sha256: str) -> int:
+        """Return with how many tokens an image stands in the context, at most."""
+        image = self.images[sha256]
+        found = image_tokens(self.projector, ImageSize(image.width, image.height))
+        if found is None:
+            return self.most_tokens or IMAGE_TOKENS
+        limit = found.tokens if self.most_tokens is None else self.most_tokens + found.markers
+        return min(found.tokens, limit)
+
+
 def look_at_items(path: Path) -> tuple[str, int]:
     """Return the SHA-256 and the number of the items in a file."""
     with path.open("rb") as file:
@@ -94,8 +146,9 @@ class Scoring(ModelEngine[ScoringPlan]):
         keeps_forecast: a run's times are like those of the one item that is predicted.
 
     Args:
-        binary: of ``SCORER``, built for the board's target.
+        binary: of ``SCORER``, or of ``SEEING_SCORER`` for images, built for the board's target.
         items: one JSON object on each line.
+        seen: the images that items name; none where they name none.
 
     Raises:
         UsageError: the program does not know the model's architecture, or lacks an option that
@@ -106,7 +159,14 @@ class Scoring(ModelEngine[ScoringPlan]):
     unit = "items"
     results = (LOGITS,)
 
-    def __init__(self, plan: ScoringPlan, binary: Binary, model: Model, items: Path) -> None:
+    def __init__(
+        self,
+        plan: ScoringPlan,
+        binary: Binary,
+        model: Model,
+        items: Path,
+        seen: SeenImages | None = None,
+    ) -> None:
         super().__init__(plan, binary, model)
         if plan.context_tokens > model.context_length:
             raise UsageError(
@@ -115,7 +175,32 @@ class Scoring(ModelEngine[ScoringPlan]):
                 f"Use a context of {model.context_length} tokens or fewer.",
             )
         self.items = items
+        self.seen = seen
         self.keeps_forecast = True
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan, program and model, and the projector by which it sees."""
+        if self.seen is None:
+            return super().fingerprint
+        seen = (self.seen.projector.sha256, str(self.seen.most_tokens), *sorted(self.seen.images))
+        return fingerprint_of((super().fingerprint, *seen))
+
+    @property
+    def subject(self) -> RunSpec:
+        """The plan, and what is known of program, model, projector and images."""
+        if self.seen is None:
+            return super().subject
+        images = tuple(
+            MediaRecord(**each.model_dump(exclude={"path"})) for each in self.seen.images.values()
+        )
+        update = {"projector": projector_record(self.seen.projector), "images": images}
+        return super().subject.model_copy(update=update)
+
+    @property
+    def spreadable(self) -> Spreadable | None:
+        """Nothing where it sees: the encoder runs on one board."""
+        return super().spreadable if self.seen is None else None
 
     @property
     def continuation(self) -> Plan:
@@ -124,9 +209,11 @@ class Scoring(ModelEngine[ScoringPlan]):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """The program, the model and the items."""
+        """The program, the model, the items, and what these show."""
         items = Payload.of_file(self.items, sha256=self.plan.items_sha256, executable=False)
-        return (*super().payload, items)
+        seen = self.seen
+        shown = (projector_payload(seen.projector), seen.payload) if seen else ()
+        return (*super().payload, items, *shown)
 
     @property
     def time_limit_s(self) -> float:
@@ -159,22 +246,36 @@ class Scoring(ModelEngine[ScoringPlan]):
 
     @property
     def more_bytes(self) -> int:
-        """Of the logits of a pass."""
-        return MOST_LOGITS_BYTES
+        """Of the logits of a pass, and of the projector."""
+        return MOST_LOGITS_BYTES + (self.seen.projector.size_bytes if self.seen else 0)
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
         plan, program = self.plan, self.binary.path
-        on_board, model, *_, items = (
-            str(each.items(context.layout)[0].remote) for each in self.payload
+        on_board, model = (
+            str(each.items(context.layout)[0].remote) for each in super().payload[:2]
         )
-        words = [on_board, "-m", model, *self._adapter_words(context), "--items", items, "--logits"]
+        items = Payload.of_file(self.items, sha256=plan.items_sha256, executable=False)
+        (on_its,) = items.items(context.layout)
+        words = [on_board, "-m", model, *self._adapter_words(context)]
+        words += ["--items", str(on_its.remote), "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program, context.cores, context.most_threads)
         words += self._memory_words(context)
+        if self.seen is not None:
+            projector = projector_payload(self.seen.projector)
+            words += media_words(projector, self.seen.most_tokens, context)
+            words += ["--images", str(self.seen.payload.folder(context.layout) / _IMAGES)]
         words += [*self._spread_words(context), *if_offered(program, "--offline")]
         return (*context.launcher, *words)
+
+    def simulation(self, context: RunContext) -> Simulation | None:
+        """Return how the program is asked, before projector and images are on the board."""
+        asked = super().simulation(context)
+        if asked is None or self.seen is None:
+            return asked
+        return asked.without("--mmproj", "--images")
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return the number of answers."""

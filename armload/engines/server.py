@@ -29,6 +29,7 @@ from armload.engines.llama_cpp import (
 from armload.engines.model_program import ModelEngine, memory_of, model_record
 from armload.engines.output import Output
 from armload.engines.perception import (
+    TEMPLATES,
     check_traces_media,
     media_words,
     projector_payload,
@@ -340,16 +341,14 @@ class Serving(ModelEngine[ServingPlan]):
         asked = super().simulation(context)
         if asked is None:
             return None
+        asked = asked.without(_KEY_FILE)
+        if self.projector is not None:
+            asked = asked.without("--mmproj")
         words = list(asked.command)
-        at = words.index(_KEY_FILE)
-        del words[at : at + 2]
         if self.plan.speculate is not None:
             drafting = list(drafting_words(self.plan.speculate, context.layout, self.draft))
             at = words.index(drafting[0])
             del words[at : at + len(drafting)]  # the second model is not there yet
-        if self.projector is not None:
-            at = words.index("--mmproj")
-            del words[at : at + 2]
         return asked.model_copy(update={"command": tuple(words)})
 
     def service_options(self, layout: Layout) -> ServiceOptions:
@@ -390,7 +389,7 @@ class Serving(ModelEngine[ServingPlan]):
             words += drafting_words(plan.speculate, context.layout, self.draft)
         if self.projector is not None:
             projector = projector_payload(self.projector)
-            words += media_words(projector, plan.image_max_tokens, context)
+            words += [*TEMPLATES, *media_words(projector, plan.image_max_tokens, context)]
         if plan.embeddings is not None:
             pooled = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
             words += ["--reranking"] if plan.embeddings == "rank" else ["--embeddings", *pooled]

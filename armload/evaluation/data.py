@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file
+from armload.core.pictures import read_picture
 from armload.core.progress import Progress, Silent
+from armload.engines.plan import MOST_IMAGES
 from armload.evaluation.data_files import DataRow, read_rows
-from armload.evaluation.question import LETTERS, Question
+from armload.evaluation.question import LETTERS, Question, QuestionImage
 from armload.evaluation.task import Task, filled
 from armload.models import hub
 from armload.models.hub_reference import PREFIX
@@ -40,6 +42,7 @@ def load_questions(
             f"Task {task.name} comes without data.",
             f"Give its data file with --data FILE.{source}",
         )
+    folder: Path | None = None
     if chosen == WORD_PROBLEMS:
         rows = _generated(limit or _GENERATED)
     else:
@@ -52,8 +55,10 @@ def load_questions(
             )
             file = path
         rows = read_rows(file, task.format)
+        folder = file.parent
     questions = tuple(
-        _question(task, number, row) for number, row in enumerate(islice(rows, limit), start=1)
+        _question(task, number, row, folder)
+        for number, row in enumerate(islice(rows, limit), start=1)
     )
     if not questions:
         raise DataError(f"{chosen} holds no questions.", "Give another file with --data FILE.")
@@ -68,13 +73,47 @@ def _generated(count: int) -> Iterator[DataRow]:
         yield DataRow(where=f"word problem {number}", values=values)
 
 
-def _question(task: Task, number: int, row: DataRow) -> Question:
+def _question(task: Task, number: int, row: DataRow, folder: Path | None) -> Question:
     fields = {name: _text(task, row, name, field) for name, field in task.fields.items()}
     choices = _choices(task, row)
     expected = filled(task.expected, fields, row.where).strip()
     if choices:
         expected = _letter(expected, len(choices), row.where)
-    return Question(id=str(number), fields=fields, expected=expected, choices=choices)
+    images = _images(task, number, row, folder) if folder and task.image else ()
+    return Question(
+        id=str(number), fields=fields, expected=expected, choices=choices, images=tuple(images)
+    )
+
+
+def _images(task: Task, number: int, row: DataRow, folder: Path) -> Iterator[QuestionImage]:
+    """Yield a question's images, checked.
+
+    Only files of the data's folder are read: data may come from anybody.
+    """
+    field = task.image or ""
+    value = _value(task, row, field, f"image: {field}")
+    names = value if isinstance(value, list) else [value]
+    if not 1 <= len(names) <= MOST_IMAGES:
+        raise DataError(
+            f"{row.where}: question {number} has {len(names)} images; 1 to {MOST_IMAGES} are "
+            "possible.",
+            f"Correct {field!r} in the data.",
+        )
+    for name in names:
+        path = PurePath(name if isinstance(name, str) else "..")
+        if path.is_absolute() or ".." in path.parts:
+            raise DataError(
+                f"{row.where}: {field!r} of question {number} names no file in the data's folder.",
+                f"Put the images into {folder} or below it, and name them relative to it.",
+            )
+        try:
+            picture = read_picture(folder / path)
+        except (UsageError, DataError) as error:
+            raise DataError(
+                f"{row.where}, question {number}: {error.message}", error.remedy
+            ) from error
+        known = picture.model_dump(include={"sha256", "width", "height", "path"})
+        yield QuestionImage(file=str(path), **known)
 
 
 def _text(task: Task, row: DataRow, name: str, field: str) -> str:

@@ -13,7 +13,7 @@ from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
 from armload.core.values import counted, format_duration
 from armload.engines.answers import Answer, read_answers
-from armload.engines.scorer import ANSWERS, SCORER, Scoring
+from armload.engines.scorer import ANSWERS, Scoring
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
@@ -119,7 +119,7 @@ def evaluate_on(
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)
-    with reach.open(request, (SCORER,), progress, takes_groups=True) as board:
+    with reach.open(request, (prepared.program,), progress, takes_groups=True) as board:
         asked = [
             (_engine(board.where, prepared, number, settings, missing, note), part.max_tokens)
             for number, part in enumerate(evaluated.evaluation.parts)
@@ -206,13 +206,15 @@ def _engine(
     board = where.board.name
     path = write_items(items, evaluated.folder / "items" / f"{part}-{board}.jsonl")
     note(part, evaluated.answers(part))
+    seen = prepared.seen.get(parts[part].model_reference)
     return TimedScoring(
-        settings.plan(items, path, model),
-        where.binaries[SCORER],
+        settings.plan(items, path, model, seen),
+        where.binaries[prepared.program],
         model,
         path,
         evaluation=evaluated.evaluation.id,
         note=partial(note, part),
         max_time_s=settings.max_time_s and settings.max_time_s / len(parts),
-        keeps_forecast=settings.parallel == 1 and generates,
+        keeps_forecast=settings.parallel == 1 and generates and seen is None,
+        seen=seen,
     )

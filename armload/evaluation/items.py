@@ -9,6 +9,7 @@ from typing import Literal
 
 from armload.core.files import write_whole
 from armload.core.values import Value
+from armload.engines.scorer import SeenImages
 from armload.evaluation.question import Question
 from armload.evaluation.record import Part
 from armload.evaluation.task import Prompt, Task, filled
@@ -88,9 +89,9 @@ def write_items(items: Sequence[dict[str, object]], path: Path) -> Path:
     return path
 
 
-def context_tokens(items: Sequence[dict[str, object]]) -> int:
-    """Return a context that every item fits into, estimated from the length of its texts."""
-    needed = max(map(_tokens, items), default=0)
+def context_tokens(items: Sequence[dict[str, object]], seen: SeenImages | None = None) -> int:
+    """Return a context that every item fits into, estimated from its texts and images."""
+    needed = max((_tokens(item) + _image_tokens(item, seen) for item in items), default=0)
     return -(-needed // CONTEXT_ROUNDING_TOKENS) * CONTEXT_ROUNDING_TOKENS
 
 
@@ -103,6 +104,13 @@ def _tokens(item: dict[str, object]) -> int:
     numbers = (item.get(key) for key in ("max_tokens", "conclude_tokens"))
     generated = sum(number for number in numbers if isinstance(number, int))
     return size_bytes // BYTES_PER_TOKEN + TEMPLATE_TOKENS + generated
+
+
+def _image_tokens(item: dict[str, object], seen: SeenImages | None) -> int:
+    named = item.get("images")
+    if seen is None or not isinstance(named, list):
+        return 0
+    return sum(seen.tokens(sha256) for sha256 in named)
 
 
 def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dict[str, object]:
@@ -119,6 +127,8 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
         "temperature": 0,
         "template": part.template,
     }
+    if question.images:
+        item["images"] = [image.sha256 for image in question.images]
     if part.template == "model":
         item["date"] = task.date.isoformat()
     if task.template_arguments:

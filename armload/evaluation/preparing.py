@@ -9,19 +9,23 @@ from typing import Literal
 
 from armload.core.errors import UsageError
 from armload.core.journal import resuming
+from armload.core.pictures import Picture
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
+from armload.engines.scorer import SCORER, SEEING_SCORER, SeenImages
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.items import Message, render
-from armload.evaluation.question import Question
+from armload.evaluation.question import Question, QuestionImage
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
 from armload.models.adapter import AdapterChoice
 from armload.models.adapter_file import with_adapters
 from armload.models.find import model_called
+from armload.models.find_projector import AUTO, find_projector
 from armload.models.gguf import read_outline
 from armload.models.model import Model
+from armload.models.projector_choice import check_takes
 
 BudgetTold = Literal["no", "yes", "both"]
 """Whether prompts state the budget."""
@@ -107,6 +111,8 @@ class EvaluationRequest(Value):
         parallel: questions per pass over the weights.
         computed: what else decides the answers, such as the type of the KV cache.
         adapters: that are added to each model.
+        mmproj: the projector by which the model sees a task's images; empty for its own.
+        image_max_tokens: of one image; none for the projector's own limit.
     """
 
     boards: tuple[str, ...]
@@ -123,6 +129,8 @@ class EvaluationRequest(Value):
     parallel: int = 1
     computed: tuple[str, ...] = ()
     adapters: tuple[AdapterChoice, ...] = ()
+    mmproj: str = ""
+    image_max_tokens: int | None = None
 
     def only_model(self, task: str) -> str:
         """Return the model, of a task that takes one model and one board.
@@ -143,11 +151,19 @@ class PreparedEvaluation:
         evaluated: its folder.
         task: what is asked.
         models: by part.
+        seen: what each model sees, by the name that a person gave it; nothing of a task without
+            images.
     """
 
     evaluated: EvaluationFolder
     task: Task
     models: tuple[Model, ...]
+    seen: Mapping[str, SeenImages]
+
+    @property
+    def program(self) -> str:
+        """The program that answers."""
+        return SEEING_SCORER if self.seen else SCORER
 
 
 def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> PreparedEvaluation:
@@ -166,6 +182,12 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         for name in asked.models
     }
     _refuse_doubles(models)
+    images = {image.sha256: _picture(image) for each in questions for image in each.images}
+    seen = {
+        name: _seen(asked, name, model, images, progress)
+        for name, model in models.items()
+        if images
+    }
     parts = parts_of(
         task,
         list(models.items()),
@@ -175,6 +197,8 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         conclude=asked.conclude,
         template=asked.template,
     )
+    if seen:
+        parts = [_seeing(part, seen[part.model_reference]) for part in parts]
     if task.kind == "generate" and asked.template == "model":
         templates = {name: _template_of(name, model) for name, model in models.items()}
         fitted = [
@@ -204,6 +228,62 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         evaluated=found or EvaluationFolder.begin_with(evaluation, questions),
         task=task,
         models=tuple(models[part.model_reference] for part in parts),
+        seen=seen,
+    )
+
+
+def _picture(image: QuestionImage) -> Picture:
+    if image.path is None:
+        raise AssertionError("questions that come from their data know where their images are")
+    return Picture(
+        name=image.file,
+        path=image.path,
+        sha256=image.sha256,
+        size_bytes=image.path.stat().st_size,
+        width=image.width,
+        height=image.height,
+    )
+
+
+def _seen(
+    asked: EvaluationRequest,
+    name: str,
+    model: Model,
+    images: Mapping[str, Picture],
+    progress: Progress,
+) -> SeenImages:
+    """Return what a model sees, with the projector that it needs for that.
+
+    Raises:
+        UsageError: it sees nothing, or its projector takes no images.
+        ArmloadError: as for ``find_projector``.
+    """
+    _, header = read_outline(model.path)
+    projector = find_projector(asked.mmproj or AUTO, name, model.path, header, progress)
+    if projector is None:
+        raise UsageError(
+            f"--mmproj {asked.mmproj}: task {asked.task} shows images, which need a projector.",
+            "Remove --mmproj, or choose another task.",
+        )
+    if projector.encoder("vision") is None:
+        raise UsageError(
+            f"--model {name}: task {asked.task} shows images, which {projector.path.name} does not "
+            "take.",
+            "Choose a model with vision, or name another projector with --mmproj.",
+        )
+    most = asked.image_max_tokens
+    check_takes(projector, model.path, header, most_tokens=most)
+    return SeenImages(projector=projector, images=images, most_tokens=most)
+
+
+def _seeing(part: Part, seen: SeenImages) -> Part:
+    projector = seen.projector
+    return part.model_copy(
+        update={
+            "projector": projector.path.name,
+            "projector_sha256": projector.sha256,
+            "image_max_tokens": seen.most_tokens,
+        }
     )
 
 

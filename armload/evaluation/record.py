@@ -45,6 +45,9 @@ class Part(Value):
         template: how messages become text, as in the scorer's items.
         system_in_user: whether the task's system message stands at the beginning of the user's,
             because the model's template rejects one.
+        projector, projector_sha256: by which it sees the task's images, its file's name and
+            checksum; empty where there are none.
+        image_max_tokens: of one image; none for the projector's own limit.
     """
 
     model: str
@@ -56,6 +59,9 @@ class Part(Value):
     concludes: bool = False
     template: Template = "model"
     system_in_user: bool = False
+    projector: str = ""
+    projector_sha256: str = ""
+    image_max_tokens: int | None = None
 
     @property
     def max_tokens(self) -> int:
@@ -224,8 +230,13 @@ def new_evaluation(
     Args:
         decisive: further texts that decide the answers: rendered prompts, options.
     """
-    asked = [question.model_dump_json() for question in questions]
-    words = (task, kind, *asked, *(part.model_dump_json() for part in parts), *decisive)
+    # Those of texts alone have the same one as before there were images.
+    asked = [
+        each.model_dump_json(exclude=None if each.images else {"images"}) for each in questions
+    ]
+    seeing = {"projector", "projector_sha256", "image_max_tokens"}
+    given = [each.model_dump_json(exclude=None if each.projector else seeing) for each in parts]
+    words = (task, kind, *asked, *given, *decisive)
     return Evaluation(
         **begins_now("eval", task),
         fingerprint=fingerprint_of(words),

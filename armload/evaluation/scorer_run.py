@@ -28,7 +28,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import JOB_FILE
 from armload.engines.answers import Answer, parse_answers, read_answers
 from armload.engines.job import SweepPoint
-from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan
+from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan, SeenImages
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
@@ -55,7 +55,7 @@ class TimedScoring(Scoring):
 
     Args:
         note: is given this run's answers; after a lost connection, some of them again.
-        keeps_forecast: as for ``Scoring``.
+        keeps_forecast, seen: as for ``Scoring``.
     """
 
     def __init__(
@@ -69,8 +69,9 @@ class TimedScoring(Scoring):
         note: Note,
         max_time_s: float | None,
         keeps_forecast: bool,
+        seen: SeenImages | None = None,
     ) -> None:
-        super().__init__(plan, binary, model, items)
+        super().__init__(plan, binary, model, items, seen)
         self.evaluation = evaluation
         self.max_time_s = max_time_s
         self.keeps_forecast = keeps_forecast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.engines.scorer import ScoringPlan, look_at_items
+from armload.engines.scorer import ScoringPlan, SeenImages, look_at_items
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
@@ -20,20 +20,29 @@ class ScorerSettings(ScorerOptions):
 
     max_time_s: float | None = None
 
-    def context_for(self, items: Sequence[dict[str, object]], model: Model) -> int:
+    def context_for(
+        self, items: Sequence[dict[str, object]], model: Model, seen: SeenImages | None = None
+    ) -> int:
         """Return the length of the KV cache for each item: as asked, or what the longest needs."""
-        return self.context_tokens or min(context_tokens(items), model.context_length)
+        return self.context_tokens or min(context_tokens(items, seen), model.context_length)
 
-    def plan(self, items: Sequence[dict[str, object]], path: Path, model: Model) -> ScoringPlan:
+    def plan(
+        self,
+        items: Sequence[dict[str, object]],
+        path: Path,
+        model: Model,
+        seen: SeenImages | None = None,
+    ) -> ScoringPlan:
         """Return the plan for items.
 
         Args:
             path: the file that they have been written to.
+            seen: the images that they name; none where they name none.
         """
         sha256, count = look_at_items(path)
         return ScoringPlan(
             items_sha256=sha256,
             items_count=count,
-            context_tokens=self.context_for(items, model),
+            context_tokens=self.context_for(items, model, seen),
             **self.model_dump(exclude={"context_tokens", "max_time_s"}),
         )

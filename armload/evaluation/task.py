@@ -14,7 +14,7 @@ from armload.core.deciding import DESCRIBES, Decides, Words
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
-from armload.core.workspace import data_file
+from armload.core.workspace import data_file, data_folders
 from armload.evaluation.data_files import Format
 from armload.evaluation.grading.registry import GRADERS
 
@@ -138,6 +138,8 @@ class Task(Value):
         fields: of a question, each with its name in the data.
         choices: the field in the data that holds the list of choices, or the fields that hold one
             each.
+        image: the field in the data that names an image file, relative to the data's folder, or
+            holds a list of them; none where a question has no image.
         delimiter: between a prompt and a choice.
         expected: template of the right answer; with choices, of the letter of the right one or
             its number, from 0.
@@ -159,6 +161,7 @@ class Task(Value):
     format: Format = "jsonl"
     fields: Annotated[Mapping[str, Text], Field(min_length=1)]
     choices: Annotated[Choices | None, Field(validate_default=True)] = None
+    image: Annotated[Text | None, Field(validate_default=True)] = None
     delimiter: Words = " "
     expected: Text
     budget_sentence: Words = ""
@@ -176,6 +179,16 @@ class Task(Value):
         if choices is None and info.data.get("kind") == "multiple-choice":
             raise ValueError("a multiple-choice task needs them")
         return choices
+
+    @field_validator("image")
+    @classmethod
+    def _image_is_asked_about(cls, image: str | None, info: ValidationInfo) -> str | None:
+        if image is not None and info.data.get("kind") == "multiple-choice":
+            raise ValueError(
+                "a multiple-choice task compares texts alone; use kind: generate and the grader "
+                "choice"
+            )
+        return image
 
     @field_validator("expected")
     @classmethod
@@ -247,4 +260,7 @@ def load_task(name_or_path: str) -> Task:
         task = load_named(TASKS, name_or_path, Task)
     if not task.data or ":" in task.data:
         return task
-    return task.model_copy(update={"data": str(path.parent / task.data)})
+    # A task may extend one of another folder, whose data lie there.
+    places = [folder / task.data for folder in (path.parent, *data_folders(TASKS))]
+    found = next((place for place in places if place.is_file()), places[0])
+    return task.model_copy(update={"data": str(found)})

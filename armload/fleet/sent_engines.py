@@ -106,6 +106,11 @@ def sent_engine(engine: BoardEngine, files: Files) -> SentEngine:
             "--embed cannot run through a gateway: its texts are not sent there.",
             "Omit --scheduler.",
         )
+    if isinstance(engine, Scoring) and engine.seen is not None:
+        raise UsageError(
+            "A task with images cannot run through a gateway: projectors are not sent there.",
+            "Omit --scheduler.",
+        )
     model = files.model(engine.model)
     if isinstance(engine, Scoring):
         timed = engine if isinstance(engine, TimedScoring) else None

@@ -143,7 +143,7 @@ class TuningRequest(Value):
         if self.requests is not None:
             self._check_served(self.requests)
         if self.constraints.min_accuracy is not None:
-            _check_questions(self.constraints.min_accuracy)
+            check_questions(self.constraints.min_accuracy)
 
     def _check_served(self, requests: TunedLoad) -> None:
         if self.constraints.max_kld is not None and not self.kld_prompts:
@@ -199,9 +199,15 @@ def _content(path: Path) -> bytes:
         raise unreadable(path, error) from error
 
 
-def _check_questions(wanted: LeastAccuracy) -> None:
+def check_questions(wanted: LeastAccuracy) -> None:
+    """Refuse a task that a search cannot ask, or whose questions are not there."""
     require_reachable(wanted)
     task = load_task(wanted.task)
+    if task.image is not None:
+        raise UsageError(
+            f"--min-accuracy: task {task.name} shows images, which a search does not.",
+            "Choose a task of texts, or evaluate single configurations with armload eval.",
+        )
     chosen = wanted.data or task.data
     if not chosen:
         source = f" Get it from: {task.data_source}" if task.data_source else ""

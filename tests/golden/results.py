@@ -402,6 +402,10 @@ DONE: Mapping[str, StandIns] = {
         "armload.cli.verbs.model._found": returning(SimpleNamespace(name="tiny", dtype="bfloat16")),
         "armload.conversion.checkpoints.converting.convert": reading("converted", Converted),
     },
+    "model.convert seeing": {
+        "armload.cli.verbs.model._found": returning(SimpleNamespace(name="seeing", dtype="F32")),
+        "armload.conversion.checkpoints.converting.convert": reading("converted-seeing", Converted),
+    },
     "build --target rk3568": {
         "armload.build.builder.build": reading("binaries", list[Binary]),
         "armload.build.source.choose": returning(None),

@@ -7,7 +7,9 @@ without biases is known. What the one with biases must answer is what transforme
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFReader
+from PIL import Image
 from safetensors.numpy import load_file, save_file
 
+from armload.build.builder import build
+from armload.build.programs import SEEING_SCORER
+from armload.build.target import load_target
 from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.installing import KIND
-from armload.core.places import cache_folder
+from armload.core.places import cache_folder, data_path
 from armload.models.packaged import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of
 from tests.person import Person
@@ -57,6 +63,38 @@ for folder in folders:
     (found,) = model.generate(**given, max_new_tokens=int(tokens), do_sample=False)
     texts.append(tokenizer.decode(found[given["input_ids"].shape[1]:]))
 print(json.dumps(texts))
+"""
+
+SIDE = 96
+MAKE_SEEING = """
+import json, sys
+from pathlib import Path
+import torch
+from transformers import AutoTokenizer, Idefics3Config, Idefics3ForConditionalGeneration
+text, folder, side = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(5)
+tokenizer = AutoTokenizer.from_pretrained(text)
+around = ["<fake_token_around_image>", "<global-img>"]
+tokenizer.add_special_tokens({"additional_special_tokens": around})
+tokenizer.add_tokens(["\\n\\n"])
+words = len(tokenizer)
+model = Idefics3ForConditionalGeneration(Idefics3Config(
+    vision_config=dict(hidden_size=48, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, image_size=side, patch_size=16),
+    text_config=dict(model_type="llama", vocab_size=words, hidden_size=64, intermediate_size=128,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, pad_token_id=0,
+        max_position_embeddings=512, architectures=["LlamaForCausalLM"]),
+    scale_factor=2, image_token_id=5, pad_token_id=0, tie_word_embeddings=False))
+with torch.no_grad():
+    for name, value in model.named_parameters():
+        if "norm" not in name:
+            value.normal_(0, 0.2)
+model.save_pretrained(folder)
+tokenizer.save_pretrained(folder)
+edges = {"longest_edge": side}
+(folder / "preprocessor_config.json").write_text(json.dumps({
+    "image_processor_type": "Idefics3ImageProcessor", "size": edges, "max_image_size": edges,
+    "image_mean": [0.5, 0.4, 0.6], "image_std": [0.25, 0.5, 0.5]}))
 """
 
 needs_mnn = pytest.mark.usefixtures("mnn")
@@ -128,6 +166,50 @@ def test_a_converted_checkpoint_answers_as_it_did_before(
     assert 0 < check["logits"]["relative"] < TOLERANCES[type_name]
     run = answers(person, done["path"])
     assert run["text"].strip() == expected[kind].strip()
+
+
+def test_a_checkpoint_that_sees_becomes_two_files_that_see_the_same(
+    person: Person, expected: dict[str, str], tmp_path: Path
+) -> None:
+    del expected  # by then the environment is there
+    python, text = str(_converters_python()), person.folder / "llama-3"
+    make = [python, "-c", MAKE_SEEING, str(text), str(person.folder / "seeing"), str(SIDE)]
+    subprocess.run(make, check=True)
+    done = converts(person, "seeing", "--type", "F32")
+    assert (done["path"], done["projector"]) == ("seeing-F32.gguf", "mmproj-seeing-F32.gguf")
+    check = done["check"]
+    assert check["unchecked"] == []
+    assert check["logits"]["relative"] < TOLERANCES["F32"]
+    image = check["image"]
+    # In patches of 16 that are merged two by two.
+    assert (image["width"], image["tokens"]) == (SIDE, (SIDE // 32) ** 2)
+    assert 0 < image["difference"] < 0.01 * image["largest"]
+    Image.effect_noise((200, 100), 90).convert("RGB").save(person.folder / "noise.png")
+    words = ("--model", done["path"], "--image", "noise.png", "--prompt", QUESTION, "-n", "4")
+    run = person.benches(*words, board="here")
+    assert run["projector"]["kind"] == "idefics3"
+    (person.folder / done["path"]).rename(person.folder / "elsewhere.gguf")
+    again = person.types("model.convert", "seeing", "--type", "F32", status=2)
+    assert "mmproj-seeing-F32.gguf already exists" in again.stderr
+    (person.folder / "elsewhere.gguf").rename(person.folder / done["path"])
+
+    # With one matrix changed, the comparison tells.
+    other = tmp_path / "other.gguf"
+    shutil.copy(person.folder / done["projector"], other)
+    reader = GGUFReader(other, "r+")
+    (matrix,) = (each for each in reader.tensors if each.name == "mm.model.fc.weight")
+    matrix.data[:] = matrix.data[::-1].copy()
+    reader.data.flush()
+    (scorer,) = build(load_target("host"), programs=[SEEING_SCORER])
+    script = data_path("toolchains", "converters", "check_projector.py")
+    files = [person.folder / "seeing", person.folder / done["path"], other, scorer.path]
+    comparing = Path(python).parents[1] / "comparing"
+    subprocess.run(
+        [python, "-s", script, *files, tmp_path / "result.json"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(comparing)},
+    )
+    assert json.loads((tmp_path / "result.json").read_text())["image"]["relative"] > 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)

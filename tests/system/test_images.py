@@ -156,6 +156,64 @@ def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
         assert asked("file:///etc/hostname") >= 400
 
 
+def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:
+    small = _run(ann, "--image", "b.jpg", "--stop-at-end")["text"]
+    large = _run(ann, "--image", "a.png", "--stop-at-end")["text"]
+    assert small.strip() != large.strip()
+    lines = [
+        {"image": image, "question": QUESTION, "answer": large}
+        for image in ("a.png", "b.jpg", ["b.jpg", "a.png"])
+    ]
+    (ann.folder / "seen.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (ann.folder / "seen.yaml").write_text(
+        "data: seen.jsonl\nimage: image\nfields: {question: question, answer: answer}\n"
+        "expected: '{{ answer }}'\nprompts: {plain: {user: '{{ question }}'}}\nbudgets: [12]\n"
+    )
+    words = ("eval", "--board", BOARD, "--model", "seeing-Q8_0.gguf", "--task", "seen.yaml")
+    found = json.loads(ann.types(*words, "--threads", "1", "--json").stdout)
+    folder = ann.folder / "evaluations" / found["evaluation"]
+    answers = [json.loads(line) for line in (folder / "answers-0.jsonl").read_text().splitlines()]
+    texts = {each["id"]: each["text"] for each in answers}
+    assert (texts["1"].strip(), texts["2"].strip()) == (large.strip(), small.strip())
+    assert texts["3"] not in (texts["1"], texts["2"])
+    (point,) = found["points"]
+    assert (point["accuracy"]["correct"], point["accuracy"]["questions"]) == (1, 3)
+    asked = json.loads((folder / "evaluation.json").read_text())
+    assert asked["parts"][0]["projector"] == "mmproj-seeing-f32.gguf"
+    questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
+    assert [len(each["images"]) for each in questions] == [1, 1, 2]
+    assert "path" not in questions[0]["images"][0]
+    steps = [
+        json.loads(line)
+        for run in ann.runs.glob("*")
+        if found["evaluation"] in (run / "job.json").read_text()
+        for line in (run / "trace.jsonl").read_text().splitlines()
+    ]
+    assert sum(each.get("stage") == "encoder" for each in steps) == 4
+    assert sum(each.get("media_tokens") or 0 for each in steps) == 70 + 64 + 64 + 70
+
+
+def test_the_shipped_drawings_are_answered_and_a_text_model_is_refused_them(ann: Person) -> None:
+    words = ("eval", "--board", BOARD, "--task", "drawings", "--threads", "1", "--json")
+    more = ("--model", "seeing-Q8_0.gguf", "--image-max-tokens", "64", "--budget", "2")
+    found = json.loads(ann.types(*words, *more, "--parallel", "4").stdout)
+    (point,) = found["points"]
+    assert point["accuracy"]["questions"] == 10
+    board = ann.folder / "board" / "models"
+    before = sorted(board.glob("*"))
+    (ann.folder / "text").mkdir()
+    text = ann.folder / "text" / "text.gguf"
+    text.symlink_to(word_problems_model("word-problems:Q8_0"))
+    assert "no projector" in ann.types(*words, "--model", str(text), status=2).stderr
+    (ann.folder / "one.jsonl").write_text(
+        json.dumps({"image": "gone.png", "question": "?", "choices": ["a", "b"], "answer": "A"})
+    )
+    gone = ann.types(*words, *more, "--data", "one.jsonl", status=3).stderr
+    assert "question 1" in gone
+    assert "gone.png" in gone
+    assert sorted(board.glob("*")) == before
+
+
 def test_a_load_with_images_tells_the_first_token_by_their_size(ann: Person) -> None:
     folder = ann.folder / "pictures"
     folder.mkdir()

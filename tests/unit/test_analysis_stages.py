@@ -64,6 +64,10 @@ def test_a_run_of_texts_has_no_stages() -> None:
     assert stages_of(HEADER, [step for step in STEPS if step.stage is None]) == ()
 
 
+def test_a_run_of_several_prompts_has_no_time_to_the_first_token() -> None:
+    assert stages_of(HEADER, (*STEPS, *STEPS)) == ()
+
+
 def test_a_slow_encoder_is_told_with_a_limit_where_there_is_one() -> None:
     stages = stages_of(HEADER, STEPS)
     (with_limit,) = notes_about_stages(_spec(limits=True), stages, 0.95)

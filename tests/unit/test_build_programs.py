@@ -45,6 +45,20 @@ def test_programs_are_looked_up_in_the_source(tmp_path: Path) -> None:
     assert chosen(folder, ["llama-cli"]) == ["llama-cli"]
 
 
+def test_a_source_whose_encoder_can_be_traced_scores_images_too(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path, {"completion": COMPLETION})
+    mtmd = folder / "tools" / "mtmd"
+    mtmd.mkdir()
+    (mtmd / "mtmd.h").write_text(
+        "int32_t mtmd_batch_encode(mtmd_batch * batch);\nint32_t mtmd_tokenize_from_parts();\n"
+    )
+    assert "armload-score-media" not in programs_offered(folder)
+    (mtmd / "mtmd-helper.h").write_text(
+        "wrapper init(const char * fname, bool placeholder, opt o);"
+    )
+    assert "armload-score-media" in programs_offered(folder)
+
+
 def test_an_older_source_is_measured_with_llama_cli(tmp_path: Path) -> None:
     assert chosen(llama_cpp(tmp_path, {"main": CLI}), ()) == ["llama-cli"]
 

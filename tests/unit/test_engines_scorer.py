@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from armload.core.errors import UsageError
+from armload.core.pictures import read_picture
+from armload.core.progress import Silent
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.job import Job
 from armload.engines.prediction import Sequences
 from armload.engines.registry import engine_called
-from armload.engines.scorer import SCORER, Scoring, ScoringPlan, look_at_items
+from armload.engines.scorer import SCORER, Scoring, ScoringPlan, SeenImages, look_at_items
+from armload.models.projector import read_whole_projector
+from tests.projectors import write_projector
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_answers import FAILED, GENERATED, LIKELIHOOD, TOKENS
 from tests.unit.test_engines_speculation import context, option
@@ -43,6 +48,26 @@ def test_program_model_and_items_lie_on_the_board(tmp_path: Path) -> None:
     assert (option(words, "-c"), option(words, "-np")) == ("64", "4")
     assert (option(words, "-t"), option(words, "-fa")) == ("2", "on")
     assert one.total == 2
+
+
+def test_images_and_their_projector_lie_on_the_board_and_count(tmp_path: Path) -> None:
+    blind = engine(tmp_path, {})
+    projector = read_whole_projector(write_projector(tmp_path / "p.gguf", width=64), Silent())
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    picture = read_picture(tmp_path / "a.png")
+    seen = SeenImages(projector=projector, images={picture.sha256: picture}, most_tokens=128)
+    one = Scoring(blind.plan, blind.binary, blind.model, blind.items, seen)
+    words = one.command(context())
+    remote = {each.name: each.items(context().layout)[0].remote for each in one.payload}
+    assert option(words, "--mmproj") == str(remote["p.gguf"])
+    assert option(words, "--images") == str(remote["images"].parent)
+    assert remote["images"].name == picture.sha256
+    assert option(words, "--image-max-tokens") == "128"
+    assert one.fingerprint != blind.fingerprint
+    assert one.more_bytes == blind.more_bytes + projector.size_bytes
+    assert one.spreadable is None
+    assert one.subject.projector is not None
+    assert [each.name for each in one.subject.images] == ["a.png"]
 
 
 def test_every_item_at_a_time_has_a_cache_of_its_own(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ def error_of(task: Task, data: str) -> ArmloadError:
 
 def test_shipped_tasks_can_be_read() -> None:
     names = data_names(TASKS)
-    assert names == ["gsm8k", "multiple-choice", "piqa", "word-problems"]
+    assert names == ["drawings", "gsm8k", "multiple-choice", "piqa", "word-problems"]
     for name in names:
         task = load_task(name)
-        assert (task.name, bool(task.data)) == (name, name == "word-problems")
+        assert (task.name, bool(task.data)) == (name, name in {"drawings", "word-problems"})
         assert task.data or task.data_source
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from armload.boards.board import load_board
 from armload.build.binary import Binary
-from armload.core.errors import RunError, TransferError
+from armload.core.errors import RunError, TransferError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.deploy.follow import ProgressUpdate
@@ -20,23 +20,26 @@ from armload.engines.completion import PROGRAM, Completion
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.engines.rpc_server import RPC_SERVER
-from armload.engines.scorer import SCORER, Scoring
+from armload.engines.scorer import SCORER, Scoring, SeenImages
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.fleet.events import Noted, ProgressEvent, Relay
-from armload.fleet.files import SentFile
+from armload.fleet.files import Files, SentFile
 from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.operations import BoardOperation, GatewayTask, Predict, RunEngine
 from armload.fleet.remote_boards import RemoteBoard
 from armload.fleet.remote_tasks import RemoteTasks
+from armload.fleet.sent_engines import sent_engine
 from armload.models.find import model_called
 from armload.models.model import Model
+from armload.models.projector import read_whole_projector
 from armload.models.whole_header import whole_header
 from armload.runs.reach import BoardEngine
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
 from armload.runs.swept import SweptRuns
+from tests.projectors import write_projector
 from tests.unit.samples import binary
 from tests.unit.test_engines_scorer import PROGRAM as CONTENT
 
@@ -194,6 +197,18 @@ def test_a_file_that_changed_on_the_gateway_is_refused(tmp_path: Path, model: Mo
     with pytest.raises(TransferError, match="is not what was sent"):
         received(task)
     assert not items.path.exists()
+
+
+def test_questions_on_images_are_sent_to_no_gateway(tmp_path: Path, model: Model) -> None:
+    path = write_items(ITEMS, tmp_path / "items.jsonl")
+    projector = read_whole_projector(write_projector(tmp_path / "p.gguf", width=64), Silent())
+    seen = SeenImages(projector=projector, images={})
+    plan = ScorerSettings().plan(ITEMS, path, model, seen)
+    engine = Scoring(plan, program(tmp_path, SCORER), model, path, seen)
+    files = Files()
+    with pytest.raises(UsageError, match="projectors are not sent"):
+        sent_engine(engine, files)
+    assert not files
 
 
 def test_a_forecast_takes_the_header_and_no_weights(tmp_path: Path, model: Model) -> None:

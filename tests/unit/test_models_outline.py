@@ -114,10 +114,31 @@ PUBLISHED_PROJECTORS = {
     "gemma-3-4b": 0.42e9,
     "lfm2-vl-1.6b": 0.43e9,
     "qwen2.5-vl-3b": 0.67e9,
+    "qwen3-vl-2b": 2.1275e9 - 1.7206e9,
+    "smolvlm2-256m": 0.2565e9 - 0.163e9,
     "smolvlm2-500m": 0.507e9 - 0.409e9,
     "ultravox-v0.5-8b": 0.69e9,
 }
 """Parameters, as their makers give them, or what remains of the whole model's."""
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("qwen3-vl-2b", 2_127_532_032),
+        ("qwen3-vl-4b", 4_437_815_808),
+        ("smolvlm2-256m", 256_484_928),
+        ("smolvlm2-500m", 507_482_304),
+    ],
+)
+def test_a_model_with_its_projector_has_the_weights_of_the_published_checkpoint(
+    name: str, weights: int
+) -> None:
+    outline = load_outline(name)
+    projector = outlined_projector(outline)
+    assert projector is not None
+    model, _ = outlined(outline, "Q8_0")
+    assert model.parameters + sum(each.elements for each in projector[1].tensors) == weights
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -122,6 +122,7 @@ class Scorer:
         reads_all: weights are loaded, too.
 
     Attributes:
+        folder: as given.
         taken: what llama.cpp takes for special tokens, with their ids, whatever the file says.
     """
 
@@ -131,12 +132,12 @@ class Scorer:
         self._words = [program, "-m", file, "--no-repack"]
         self._words += [] if reads_all else ["--vocab-only"]
         self._words += ["--lora", adapter] if adapter else []
-        self._folder = folder
+        self.folder = folder
         self.taken: dict[str, int] = {}
 
     def answers(self, items: list[dict[str, Any]], *words: str) -> dict[str, dict[str, Any]]:
         """Return the answer to each item by its id."""
-        path = self._folder / "items.jsonl"
+        path = self.folder / "items.jsonl"
         path.write_text("".join(json.dumps(each) + "\n" for each in items), encoding="utf-8")
         command = [*self._words, "--items", str(path), *words]
         done = subprocess.run(command, capture_output=True, check=False)
@@ -153,7 +154,7 @@ class Scorer:
 
     def logits(self, prompt: str, positions: list[int]) -> tuple[list[int], Any]:
         """Return a prompt's tokens, and the logits at some of its positions."""
-        path = self._folder / "logits.f32"
+        path = self.folder / "logits.f32"
         item = {"id": "1", "kind": "logits", "prompt": prompt, "positions": positions}
         # The most exact of what the engine offers: the file is what is compared.
         exact = ("-ctk", "f32", "-ctv", "f32", "-fa", "off")

@@ -4,7 +4,7 @@ Runs llama.cpp's own converter in the converters' environment, where armload is 
 
 The converter recognises how a byte-pair tokenizer splits text by what it makes of one text, so
 that it knows published vocabularies only. Here one that it does not know is recognised by the rule
-that its ``tokenizer.json`` states.
+that its ``tokenizer.json`` states. Of a BERT's, llama.cpp knows a single rule.
 
 It reads sentence pieces from a ``tokenizer.model``, and without one gives all pieces the same score
 or refuses the checkpoint. The transformers of today save ``tokenizer.json`` alone: then the file is
@@ -85,9 +85,10 @@ def main() -> None:
         try:
             return str(published(self, tokenizer))
         except NotImplementedError:
-            stated = getattr(tokenizer, "backend_tokenizer", None)
-            name = KNOWN.get(rule_of(json.loads(stated.to_str()))) if stated else None
-            if name is None:
+            backend = getattr(tokenizer, "backend_tokenizer", None)
+            stated = json.loads(backend.to_str()) if backend else None
+            name = stated and (word_pieces_of(stated) or KNOWN.get(rule_of(stated)))
+            if not name:
                 raise
             return name
 
@@ -265,6 +266,14 @@ def begins_with_space(tokenizer: Any) -> bool:
         or (rule.get("type") == "Metaspace" and rule.get("prepend_scheme", "always") != "never")
         for rule in each
     )
+
+
+def word_pieces_of(tokenizer: Any) -> str:
+    """Return what a BERT's vocabulary is called, if it splits text as llama.cpp does for each."""
+    normalizer, splits = tokenizer["normalizer"] or {}, tokenizer["pre_tokenizer"] or {}
+    is_bert = (normalizer.get("type"), splits.get("type")) == ("BertNormalizer", "BertPreTokenizer")
+    is_lower = normalizer.get("lowercase") and normalizer.get("strip_accents") is not False
+    return "bert-bge" if is_bert and is_lower and tokenizer["model"]["type"] == "WordPiece" else ""
 
 
 def rule_of(tokenizer: Any) -> tuple[str, bool]:

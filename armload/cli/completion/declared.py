@@ -9,7 +9,7 @@ from typing import Literal, get_args, get_origin
 from armload.bench.suite import STANDARD
 from armload.boards.hardware import all_hardware
 from armload.build.compiler import COMPILERS
-from armload.build.programs import MAIN_PROGRAMS, SCORER
+from armload.build.programs import MAIN_PROGRAMS, SCORER, SEEING_SCORER
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
 from armload.cli.registry import VERBS
@@ -47,7 +47,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--programs": (
         *MAIN_PROGRAMS,
         *("llama-bench", "llama-server", "llama-quantize", "llama-perplexity"),
-        *("llama-embedding", "llama-speculative-simple", "rpc-server", SCORER),
+        *("llama-embedding", "llama-speculative-simple", "rpc-server", SCORER, SEEING_SCORER),
     ),
     "--speculate": (NO_SPECULATION, NGRAM, MTP, DRAFT),
     "--suite": (STANDARD,),

@@ -50,7 +50,7 @@ class BuildOptions(EngineSource, OutputOptions):
         Option(
             "llama-completion, llama-cli, llama-bench, llama-server, llama-quantize, "
             "llama-perplexity, llama-embedding, llama-speculative-simple, rpc-server, "
-            "armload-score",
+            "armload-score, armload-score-media",
             "NAMES",
             "llama-completion, which bench runs",
             "commas",

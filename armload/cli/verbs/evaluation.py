@@ -14,7 +14,15 @@ from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.core.workspace import evaluations_folder, runs_folder
-from armload.engines.plan import Computation, Plan, Pooling
+from armload.engines.plan import (
+    IMAGE_MAX_TOKENS,
+    MMPROJ,
+    Computation,
+    MediaPath,
+    Plan,
+    Pooling,
+    TokenCount,
+)
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
@@ -51,8 +59,9 @@ class EvalOptions(
     task: Annotated[
         str,
         Option(
-            "gsm8k, piqa, multiple-choice, word-problems, a YAML file, logits, similarity (of "
-            "sentences, by their embeddings), or a task of lm-evaluation-harness: lm-eval:NAME",
+            "gsm8k, piqa, multiple-choice, word-problems, drawings (questions on images), a YAML "
+            "file, logits, similarity (of sentences, by their embeddings), or a task of "
+            "lm-evaluation-harness: lm-eval:NAME",
         ),
     ] = "word-problems"
     data: Annotated[
@@ -102,6 +111,10 @@ class EvalOptions(
             needs="task=similarity",
         ),
     ] = "model"
+    mmproj: Annotated[MediaPath | None, MMPROJ] = None
+    image_max_tokens: Annotated[
+        TokenCount | None, IMAGE_MAX_TOKENS.of_one("as in the projector")
+    ] = None
     limit: Annotated[Budget | None, Option("take the first N questions", "N", "all")] = None
     grader: Annotated[
         Names,
@@ -228,6 +241,8 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
             if field != "on" and field in options.model_fields_set
         ),
         adapters=options.adapters,
+        mmproj=options.mmproj or "",
+        image_max_tokens=options.image_max_tokens,
     )
     settings = ScorerSettings(
         **dict(options.part(ScorerOptions)),

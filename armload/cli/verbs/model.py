@@ -138,13 +138,16 @@ def _converted_adapter(options: ConvertOptions, form: Form, progress: Progress) 
 
 
 def _checked(done: Converted, progress: Progress) -> Result:
-    """Say what was compared, and show the file that was made."""
+    """Say what was compared, and show the files that were made."""
+    from rich.console import Group
+
     from armload.report.layout import whole
     from armload.report.result import as_result
 
     for line in done.check.lines:
         progress.say(line)
-    return as_result(done, whole(str(done.path)))
+    paths = (done.path, done.projector) if done.projector else (done.path,)
+    return as_result(done, Group(*(whole(str(each)) for each in paths)))
 
 
 def _found(reference: str, form: Form, progress: Progress, *, unchecked: bool) -> Checkpoint:

@@ -12,6 +12,7 @@ from armload.build.target import load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.program import OFFLINE
+from armload.conversion.checkpoints.projectors import ComparedImage
 from armload.conversion.checkpoints.quantised import uncompared
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
@@ -78,12 +79,14 @@ class ConversionCheck(Value):
     Attributes:
         texts: whose tokens are the same; 0 if none were compared.
         logits: how far they differ; none if they were not compared.
+        image: how far the embeddings of an image differ; none if none were compared.
         unchecked: what was not compared, and why.
         reference: what read the checkpoint, with its version; empty if nothing did.
     """
 
     texts: Count = 0
     logits: ComparedLogits | None = None
+    image: ComparedImage | None = None
     unchecked: tuple[str, ...] = ()
     reference: str = ""
 
@@ -94,6 +97,11 @@ class ConversionCheck(Value):
             agree.append(
                 f"the logits differ by {self.logits.difference:.2g} at most "
                 f"({self.logits.relative:.1e} of their spread)"
+            )
+        if self.image:
+            agree.append(
+                f"an image's {self.image.tokens} embeddings differ by {self.image.difference:.2g} "
+                f"at most ({self.image.relative:.1e} of their spread)"
             )
         against = f"Checked against {self.reference}: "
         checked = [f"{against}{'; '.join(agree)}."] if agree else []

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.build.source import pinned_source
-from armload.conversion.checkpoints.checking import ConversionCheck, check_gguf
+from armload.conversion.checkpoints.checking import TOLERANCES, ConversionCheck, check_gguf
 from armload.conversion.checkpoints.checkpoint import (
     Checkpoint,
     read_checkpoint_outline,
@@ -30,17 +30,27 @@ from armload.conversion.checkpoints.forms import (
 )
 from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.program import run_converter
+from armload.conversion.checkpoints.projectors import (
+    ImageFindings,
+    compare_images,
+    has_projector,
+    projector_bytes,
+    projector_path,
+    projector_type,
+)
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.quantised import check_quantised
 from armload.conversion.checkpoints.staging import staged
 from armload.conversion.checkpoints.templates import check_templates
 from armload.conversion.checkpoints.weights import check_weights
-from armload.core.errors import DataError, LocalMemoryError
+from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
 from armload.core.files import require_room, written_whole
 from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 from armload.models.gguf import read_outline
+from armload.models.header import read_header
+from armload.models.projector import projector_of_header
 
 _MOST_OF_MEMORY = 0.95
 
@@ -61,6 +71,7 @@ class Converted(Value):
 
     Attributes:
         path: the GGUF file, or the MNN model's folder.
+        projector: by which the model sees or hears; none of a text model, and for MNN.
         to: the form.
         type: of its weights.
         size_bytes: of the file, or of all files in the folder.
@@ -72,6 +83,7 @@ class Converted(Value):
     """
 
     path: Path
+    projector: Path | None = None
     to: Form
     type: str
     size_bytes: int
@@ -120,7 +132,12 @@ def convert(
         agree: is asked before the converters are installed.
         progress: shows how far the conversion is.
     """
+    sees = form == "gguf" and has_projector(checkpoint.folder, pinned_source().provide(progress))
+    projector = projector_path(path) if sees else None
+    if projector is not None and projector.exists():
+        raise UsageError(f"{projector} already exists.", "Delete it, or give another --output.")
     needed = result_bytes(form, type_name, checkpoint)
+    needed += projector_bytes(checkpoint, type_name) if sees else 0
     require_room(
         *(path.parent, needed, f"{path}: the model takes about {format_bytes(needed)}"),
         "Free disk space, give --output on another disk, or choose a smaller --type.",
@@ -131,7 +148,9 @@ def convert(
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
         if form == "gguf":
             check, parameters = _to_gguf(
-                checkpoint, stage, path, type_name, held, progress, unchecked=unchecked
+                *(checkpoint, stage, path, type_name, held, progress),
+                projector=projector,
+                unchecked=unchecked,
             )
         else:
             check = _to_mnn(checkpoint, stage, path, type_name, held, progress)
@@ -139,6 +158,7 @@ def convert(
     files = [path] if path.is_file() else path.iterdir()
     return Converted(
         path=path,
+        projector=projector,
         to=form,
         type=type_name,
         size_bytes=sum(each.stat().st_size for each in files),
@@ -160,6 +180,7 @@ def _to_gguf(
     held: Environment,
     progress: Progress,
     *,
+    projector: Path | None,
     unchecked: bool,
 ) -> tuple[ConversionCheck, int]:
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
@@ -173,6 +194,7 @@ def _to_gguf(
         type_name: of its weights.
         held: the converters' environment.
         progress: shows how many bytes are written.
+        projector: its file; none of a text model.
         unchecked: as for ``convert``.
     """
     with written_whole(path) as beside:
@@ -189,7 +211,41 @@ def _to_gguf(
         check = check_gguf(
             checkpoint, beside, header, type_name, held, progress, unchecked=unchecked
         )
+        if projector is not None:
+            with written_whole(projector) as second:
+                seen = _to_projector(checkpoint, stage, beside, second, type_name, held, progress)
+            doubts = (f"embeddings of an image: {seen.unchecked}",) if seen.unchecked else ()
+            update = {"image": seen.image, "unchecked": (*check.unchecked, *doubts)}
+            check = check.model_copy(update=update)
         return check, model.parameters
+
+
+def _to_projector(
+    checkpoint: Checkpoint,
+    stage: Path,
+    model: Path,
+    path: Path,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> ImageFindings:
+    """Write a checkpoint's projector, and compare what it makes of an image.
+
+    Args:
+        model: its file of the model, which the projector is for.
+        path: to write to.
+        type_name: of the model's weights.
+    """
+    own = projector_type(type_name)
+    write_gguf(checkpoint, stage, path, own, held, progress, is_projector=True)
+    try:
+        projector_of_header(path, read_header(path))
+    except ArmloadError as error:
+        raise DataError(
+            f"{checkpoint.folder}: the converter made no projector of it: {error.message}",
+            "config.json does not belong to these weights: use both of one version of the model.",
+        ) from error
+    return compare_images(checkpoint, model, path, held, progress, most=TOLERANCES[own])
 
 
 def write_gguf(
@@ -199,14 +255,17 @@ def write_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
+    *,
+    is_projector: bool = False,
 ) -> None:
     """Let llama.cpp's converter write a checkpoint's file; the arguments are ``_to_gguf``'s."""
     total = result_bytes("gguf", type_name, checkpoint)
-    label = f"Converting {checkpoint.name} to {type_name}"
+    what = f"the projector of {checkpoint.name}" if is_projector else checkpoint.name
+    label = f"Converting {what} to {type_name}"
     script = pinned_source().provide(progress) / _GGUF_SCRIPT
     wrapper = data_path("toolchains", "converters", "convert_gguf.py")
     words = [str(wrapper), str(script), str(stage), "--outfile", str(path.absolute())]
-    words += ["--outtype", type_name.lower()]
+    words += ["--outtype", type_name.lower(), *(["--mmproj"] if is_projector else [])]
     with progress.step(label, total=total, unit="B") as step:
 
         def watch(line: str) -> None:

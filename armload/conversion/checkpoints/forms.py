@@ -76,7 +76,7 @@ def memory_bytes(form: Form, checkpoint: Checkpoint) -> int:
     return _PYTHON_BYTES + 2 * checkpoint.size_bytes + 2 * 4 * checkpoint.largest_tensor
 
 
-_MAP = "TEXT_MODEL_MAP"
+_MAP, _PROJECTORS = "TEXT_MODEL_MAP", "MMPROJ_MODEL_MAP"
 
 
 def gguf_architectures(source: Path) -> tuple[str, ...]:
@@ -93,7 +93,12 @@ def gguf_module(source: Path, architecture: str) -> str:
     return _modules(source).get(architecture, "")
 
 
-def _modules(source: Path) -> Mapping[str, str]:
+def gguf_projectors(source: Path) -> tuple[str, ...]:
+    """Return the architectures that it writes a projector for."""
+    return tuple(sorted(_modules(source, _PROJECTORS)))
+
+
+def _modules(source: Path, name: str = _MAP) -> Mapping[str, str]:
     try:
         tree = ast.parse((source / "conversion" / "__init__.py").read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
@@ -102,7 +107,7 @@ def _modules(source: Path) -> Mapping[str, str]:
         if (
             isinstance(node, ast.AnnAssign)
             and isinstance(node.target, ast.Name)
-            and node.target.id == _MAP
+            and node.target.id == name
             and isinstance(node.value, ast.Dict)
         ):
             return {

@@ -107,7 +107,7 @@ class AnswerRow:
 
     Attributes:
         id, expected: of the question.
-        text: its own words.
+        text: its own words, after the names of its images.
         attempts: at the largest budget, by series; none where it has no answer.
         outcome: a letter for each series: ``r`` right, ``w`` wrong, ``-`` no answer.
         grades: by series, what several graders say of the attempt.
@@ -124,6 +124,12 @@ class AnswerRow:
     def is_disputed(self) -> bool:
         """Whether graders disagree on an answer."""
         return any(len({each.is_correct for each in grades}) > 1 for grades in self.grades)
+
+
+def _asked(question: Question) -> str:
+    """Return a question's own words, after the names of its images."""
+    words = max(question.fields.values(), key=len, default="")
+    return ": ".join((*(image.file for image in question.images), words))
 
 
 def answer_rows(
@@ -144,7 +150,7 @@ def answer_rows(
             rows.append(
                 AnswerRow(
                     id=question.id,
-                    text=max(question.fields.values(), key=len, default=""),
+                    text=_asked(question),
                     expected=question.expected,
                     attempts=attempts,
                     outcome="".join(

@@ -107,6 +107,8 @@ class sequence {
 
     // Begins with the cells of another one.
     void continue_from(const sequence & other);
+    // Begins behind what something else has put into its cells.
+    void continue_at(llama_pos length) { length_ = length; }
 
     void add(llama_token token, bool is_read) { pending_.push_back({ token, is_read }); }
     // A token that the logits read last gave.

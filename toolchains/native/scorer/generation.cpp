@@ -99,12 +99,12 @@ static clean_text cleaned(const std::string & bytes, const std::vector<size_t> &
     return found;
 }
 
-generation::generation(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
+generation::generation(item from, const vocabulary & words, prompts & renders, media * eyes, sequence_ids & ids,
                        int32_t context_tokens)
     : task(std::move(from)), words_(words), sampling_(item_, words.size()),
       context_tokens_(context_tokens), limit_(item_.count("max_tokens", 1, INT32_MAX)),
       stop_texts_(item_.get<std::vector<std::string>>("stop", {})), start_ns_(now_ns()) {
-    item_.allow({ "prompt", "messages", "template", "template_arguments", "date", "max_tokens", "temperature",
+    item_.allow({ "prompt", "messages", "images", "template", "template_arguments", "date", "max_tokens", "temperature",
                   "top_p", "top_k", "seed", "stop", "conclude", "conclude_tokens" });
     if (item_.has("conclude") != item_.has("conclude_tokens")) {
         throw item_error("conclude and conclude_tokens: give both or none");
@@ -116,15 +116,32 @@ generation::generation(item from, const vocabulary & words, prompts & renders, s
         }
     }
     stop_texts_.erase(std::remove(stop_texts_.begin(), stop_texts_.end(), ""), stop_texts_.end());
-    const auto rendered = renders.render(item_);
+    const auto images = item_.get<std::vector<std::string>>("images", {});
+    if (!images.empty() && eyes == nullptr) {
+        throw item_error("images: without --mmproj, the model sees none");
+    }
+    const auto rendered = renders.render(item_, images.size(), eyes == nullptr ? "" : eyes->marker());
     tags_               = rendered.tags;
     marks_              = words.control_tokens(tags_.begin + tags_.end + tags_.lead + tags_.answer);
     thinks_from_start_  = tags_.are_open(rendered.text, false);
-    const auto prompt   = words.begin(rendered.text);
-    prompt_tokens_      = prompt.size();
-    check_length(prompt.size(), context_tokens);
     text_.emplace(ids);
-    text_->add_prompt(prompt);
+    text_->add_prompt(begun(rendered.text, images, eyes));
+}
+
+// Returns the tokens that are not processed yet.
+std::vector<llama_token> generation::begun(const std::string & prompt, const std::vector<std::string> & images,
+                                           media * eyes) {
+    if (images.empty()) {
+        const auto tokens = words_.begin(prompt);
+        prompt_tokens_    = tokens.size();
+        check_length(tokens.size(), context_tokens_);
+        return tokens;
+    }
+    const seen_prompt seen = eyes->look(prompt, images, text_->id());
+    prompt_tokens_         = static_cast<size_t>(seen.tokens);
+    context_tokens_ -= seen.more_cells;
+    text_->continue_at(seen.length);
+    return seen.rest;
 }
 
 std::vector<sequence *> generation::waiting() {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "media.h"
 #include "prompts.h"
 #include "task.h"
 
@@ -32,7 +33,9 @@ class sampling {
 class generation : public task {
   public:
     // Throws item_error if the item is at fault, or its prompt exceeds the context.
-    generation(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
+    //
+    // With images, the prompt up to the last one is processed at once, which takes passes of its own.
+    generation(item from, const vocabulary & words, prompts & renders, media * eyes, sequence_ids & ids,
                int32_t context_tokens);
 
     std::vector<sequence *> waiting() override;
@@ -44,6 +47,8 @@ class generation : public task {
     json answer() const override;
 
   private:
+    std::vector<llama_token> begun(const std::string & prompt, const std::vector<std::string> & images,
+                                   media * eyes);
     void keep(llama_token token);
     bool has_stop_text();
     void conclude();

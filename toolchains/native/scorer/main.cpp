@@ -2,6 +2,7 @@
 
 #include "engine.h"
 #include "generation.h"
+#include "media.h"
 #include "scoring.h"
 #include "task.h"
 
@@ -21,6 +22,7 @@ struct options {
     std::string   items;
     std::string   logits; // empty without --logits
     bool          is_vocabulary = false; // the file need have no weights
+    media_options media;
 };
 
 static void print_usage(int, char ** argv) {
@@ -29,6 +31,12 @@ static void print_usage(int, char ** argv) {
            "  --items FILE     what to answer\n"
            "  --logits FILE    where items of the kind logits append theirs\n"
            "  --vocab-only     load no weights, and answer items of the kind tokenize alone\n"
+#ifdef ARMLOAD_HAS_MEDIA
+           "  --mmproj FILE    the projector by which the model sees\n"
+           "  --images FOLDER  where the images of items are\n"
+           "  --image-max-tokens TOKENS\n"
+           "                   of one image\n"
+#endif
            "  -c TOKENS        context of each item\n"
            "  -np ITEMS        how many are answered at a time\n\n",
            argv[0]);
@@ -39,6 +47,28 @@ static void print_usage(int, char ** argv) {
     exit(2);
 }
 
+// Returns where an option's value belongs; none for llama.cpp's own options.
+static std::string * file_of(options & found, const std::string & word) {
+    if (word == "--items") {
+        return &found.items;
+    }
+    if (word == "--logits") {
+        return &found.logits;
+    }
+#ifdef ARMLOAD_HAS_MEDIA
+    if (word == "--mmproj") {
+        return &found.media.projector;
+    }
+    if (word == "--images") {
+        return &found.media.folder;
+    }
+    if (word == "--image-max-tokens") {
+        return &found.media.most_tokens;
+    }
+#endif
+    return nullptr;
+}
+
 // Prints what is wrong, or the help, and ends the program then.
 static options parse_options(int argc, char ** argv) {
     options             found;
@@ -47,12 +77,12 @@ static options parse_options(int argc, char ** argv) {
         const std::string word = argv[i];
         if (word == "--vocab-only") {
             found.is_vocabulary = true;
-        } else if (word != "--items" && word != "--logits") {
+        } else if (std::string * const file = file_of(found, word); file == nullptr) {
             others.push_back(argv[i]);
         } else if (++i == argc) {
-            refuse(("the file is missing after " + word).c_str());
+            refuse((word + ": the value is missing").c_str());
         } else {
-            (word == "--items" ? found.items : found.logits) = argv[i];
+            *file = argv[i];
         }
     }
     common_params & engine = found.engine;
@@ -91,6 +121,11 @@ class scorer {
         if (!wanted.logits.empty()) {
             rows_.emplace(wanted.logits);
         }
+#ifdef ARMLOAD_HAS_MEDIA
+        if (!wanted.media.projector.empty()) {
+            eyes_ = open_media(engine_, wanted.engine, wanted.media);
+        }
+#endif
     }
 
     // Returns whether every line was an item.
@@ -143,7 +178,7 @@ class scorer {
     std::unique_ptr<task> task_of(const item & next) {
         const int32_t context = engine_.context_tokens();
         if (next.kind() == "generate") {
-            return std::make_unique<generation>(next, words_, prompts_, ids_, context);
+            return std::make_unique<generation>(next, words_, prompts_, eyes_.get(), ids_, context);
         }
         if (next.kind() == "likelihood") {
             return std::make_unique<likelihood>(next, words_, ids_, spare_ids_, context);
@@ -155,6 +190,11 @@ class scorer {
         if (next.kind() == "tokenize") {
             return std::make_unique<tokenization>(next, words_);
         }
+#ifdef ARMLOAD_HAS_MEDIA
+        if (next.kind() == "image-embeddings") {
+            return std::make_unique<image_embeddings>(next, eyes_.get(), rows_ ? &*rows_ : nullptr);
+        }
+#endif
         throw item_error("kind: must be generate, likelihood, logits or tokenize");
     }
 
@@ -184,6 +224,7 @@ class scorer {
     sequence_ids                       spare_ids_;
     item_lines                         lines_;
     std::optional<logits_file>         rows_;
+    std::unique_ptr<media>             eyes_; // none where the model sees nothing
     size_t                             most_at_a_time_;
     std::vector<std::unique_ptr<task>> tasks_;
     int                                bad_lines_ = 0;

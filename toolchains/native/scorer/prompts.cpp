@@ -124,9 +124,12 @@ class item_date {
 
 }  // namespace
 
-rendered_prompt prompts::render(const item & from) {
+rendered_prompt prompts::render(const item & from, size_t images, const std::string & marker) {
     common_chat_templates_inputs inputs;
     inputs.messages = messages_of(from);
+    for (; images > 0; images--) {
+        inputs.messages.back().content.insert(0, marker);
+    }
     const auto name = from.get<std::string>("template", from.has("messages") ? "model" : "none");
     if (name == "none") {
         const char * own = llama_model_chat_template(model_, nullptr);

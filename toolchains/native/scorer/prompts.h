@@ -20,7 +20,9 @@ class prompts {
     explicit prompts(const llama_model * model) : model_(model) {}
 
     // Throws item_error if the item or its template is at fault.
-    rendered_prompt render(const item & from);
+    //
+    // images: how many stand before the text of the last message, each as the marker.
+    rendered_prompt render(const item & from, size_t images = 0, const std::string & marker = {});
 
   private:
     const common_chat_templates * templates(const std::string & name);

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from armload.boards.virtual.process import free_port
+from armload.core.progress import Silent
 from armload.core.shell import join
 from tests.waiting import wait_until
 
@@ -65,6 +66,16 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 time.sleep(float(sys.argv[2]))
 Server("private/server.sock", Answers).serve_forever()
 """
+
+
+class Heard(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def say(self, text: str) -> None:
+        self.said += f"{text}\n"
 
 
 class ServiceFolder:

@@ -11,7 +11,7 @@ from armload.boards.ports import free_port
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
-from armload.core.shell import quote, render
+from armload.core.shell import quote
 from armload.core.values import Value
 from armload.deploy.retry import with_retries
 from armload.engines.server import SERVER
@@ -28,7 +28,7 @@ from armload.services.folder import (
     write_speed,
     write_version,
 )
-from armload.services.init_systems import as_root
+from armload.services.init_systems import as_root, told
 from armload.services.installing import install_unit
 from armload.services.making import (
     MadeVersion,
@@ -269,7 +269,7 @@ def _tried(change: _Change) -> Iterator[tuple[SpeedChange, ...]]:
             record, change.ids, holds_port=made.holds_port, port=port, failures=1
         ),
     }
-    start = render("service/by_hand.sh.j2", {"folder": trying.folder, "word": "start"})
+    start = told(trying.run, "start")
     if change.ids is not None:
         start = as_root(start, service.chosen.facts)
     end_trying(host, service.chosen.facts, layout)

@@ -29,7 +29,7 @@ from tests.supervised import ServiceFolder, is_gone
 from tests.waiting import wait_until
 
 NOBODY = 65534
-GAVE_UP, HELD, UNUSABLE = 69, 75, 78
+GAVE_UP, HELD, UNUSABLE, NOT_RUNNING = 69, 75, 78, 3
 FOREVER = "exec sleep 1000"
 SIGNALS = {"READY", "STATUS", "WATCHDOG", "EXTEND_TIMEOUT_USEC", "STOPPING"}
 
@@ -664,3 +664,56 @@ def test_its_script_starts_it(service: ServiceFolder, tmp_path: Path) -> None:
         assert service.waits_for(state="ready")["pid"] == process.pid
         process.terminate()
     assert process.returncode == 0
+
+
+def tells(service: ServiceFolder, word: str) -> tuple[int, str]:
+    """Say a word to the supervisor of a folder, and return what comes of it."""
+    words = [*service.words, word, str(service.folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.strip()
+
+
+@pytest.fixture
+def told(service: ServiceFolder) -> Iterator[ServiceFolder]:
+    for name in ("a", "b"):
+        service.version(name, FOREVER)
+    service.use("a")
+    yield service
+    tells(service, "stop")
+
+
+def test_words_reach_the_supervisor_of_their_folder(told: ServiceFolder, tmp_path: Path) -> None:
+    other = ServiceFolder(tmp_path / "it's $(id)2", told.words)
+    other.version("a", FOREVER)
+    other.use("a")
+    others = other.start()
+    other.waits_for(state="loading")
+    assert [tells(told, word) for word in ("status", "reload", "stop")] == (
+        [(NOT_RUNNING, "stopped"), (NOT_RUNNING, ""), (0, "")]
+    )
+    for _ in range(2):
+        assert tells(told, "start")[0] == 0
+    pid = told.waits_for(state="loading")["pid"]
+    assert tells(told, "status") == (0, "running")
+    assert os.getsid(pid) == pid, "it would end with the connection"
+    told.use("b")
+    assert tells(told, "reload")[0] == 0
+    assert told.waits_for(state="loading", version="b")["pid"] == pid
+    assert tells(told, "restart")[0] == 0
+    wait_until(lambda: told.state()["pid"] != pid)
+    assert is_gone(pid)
+    assert tells(told, "stop")[0] == 0
+    assert tells(told, "status") == (NOT_RUNNING, "stopped")
+    assert told.state()["state"] == "stopped"
+    assert others.poll() is None
+    assert other.stop() == 0
+    assert tells(told, "dance")[0] == 2
+
+
+@pytest.mark.exhaustive(covers=["toolchains/board"])
+def test_a_supervisor_that_does_not_end_is_killed_with_its_service(told: ServiceFolder) -> None:
+    tells(told, "start")
+    child = told.waits_for(state="loading")["child"]
+    os.kill(told.state()["pid"], signal.SIGSTOP)
+    assert tells(told, "stop")[0] == 0
+    wait_until(lambda: is_gone(child))

@@ -1,6 +1,7 @@
 /* Keeps a service of the board running, and writes down how it is doing:
  *
  *     supervise FOLDER
+ *     supervise start|stop|restart|reload|status FOLDER
  *
  * FOLDER/version names the version in force. Its script, versions/<id>/start, runs under sh in
  * FOLDER as a process group of its own, which never outlives this process. When it ends, it is
@@ -30,6 +31,9 @@
  *                          which then becomes the one in force, and trial is removed;
  *                          otherwise the exit status is 69
  *
+ * With a word, it tells the supervisor of FOLDER that, and ends: start, away from the terminal; stop,
+ * within 25 s, and restart; reload (SIGHUP); status, 3 where there is none.
+ *
  * SIGHUP reads FOLDER/version again and restarts the service with it; if that version cannot be
  * used, the running one is left alone. SIGTERM and SIGINT stop the service. FOLDER/state is one JSON
  * object, written on each change and every minute; its times are seconds since boot. systemd is
@@ -44,6 +48,7 @@
 
 #include "armload_line.h"
 #include "supervise_child.h"
+#include "supervise_command.h"
 #include "supervise_front.h"
 #include "supervise_health.h"
 #include "supervise_notify.h"
@@ -512,10 +517,8 @@ static void read_first_version(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fputs("usage: supervise FOLDER\n", stderr);
-        return 2;
-    }
+    if (argc != 2)
+        return carry_out(argc == 3 ? argv[1] : "", argv[0], argv[argc - 1]);
     int signals = block_signals();
     if (signals < 0) {
         fprintf(stderr, "supervise: cannot read signals: %s\n", strerror(errno));

@@ -35,10 +35,11 @@ from armload.services.making import (
     WantedModel,
     WantedService,
     checksums,
+    find_models,
     make_version,
 )
 from armload.services.reaching import ReachedService, key_of, reached_on
-from armload.services.setting_up import find_models, run_script, unit_of
+from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
 from armload.services.switching import (
     WATCHED_S,
@@ -117,7 +118,7 @@ def update(
         RunError: the new version does not answer; the old one goes on.
         ArmloadError: it cannot be made; the old one goes on.
     """
-    find_models(models or (), progress)
+    found = None if models is None else find_models(models, progress)
     with session(request, (SERVER,), progress) as where:
         host, board = where.connection.host, where.connection.board
         with leased_board(where, progress):
@@ -133,8 +134,10 @@ def update(
             own = ensure_user(host, service.chosen.facts, old.user) if old.user else None
             ids = None if service.chosen.init.sets_user else own
             held_bytes = service.state.state.memory_bytes if service.state.state else None
+            if found is None:
+                found = find_models(wanted.models, progress)
             made = make_version(
-                *(where, wanted, old.listening, progress),
+                *(where, wanted, found, old.listening, progress),
                 init=old.init,
                 user=old.user,
                 ids=ids,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -187,6 +188,23 @@ def test_boards_of_a_label_are_updated_one_after_another_up_to_the_first_that_fa
     shown = home.person.types("service.status", *words, "--json", status=6)
     assert [each["error"] is None for each in json.loads(shown.stdout)] == [True, False, True]
     del pair
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_takes_back_what_it_has_begun(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with household(tmp_path, tmp_path / "board") as home:
+        words = ("--model", SMALL, "--threads", "1", "--slots", "1", "--context", "256")
+        begun = home.person.start(
+            *("service.install", "--board", "here", "--name", "tutor", "--init", "cron", *words)
+        )
+        wait_until((home.workdir / "services" / "tutor" / "state").exists, within_s=600)
+        begun.send_signal(number)
+        said = begun.communicate(timeout=60)[1]
+        assert begun.returncode == 128 + number, said
+        assert said.count("Interrupted.") == 1
+        assert not list((home.workdir / "services").iterdir())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system takes root")

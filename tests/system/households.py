@@ -54,11 +54,21 @@ class Household:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def writes(self, model: str = "", name: str = "pair") -> int:
+    def writes(
+        self, model: str = "", name: str = "pair", prompt: str = "Ann has 3 and 3 and 3 and"
+    ) -> int:
         """Have it write some tokens, and return their number."""
-        body = {"model": model or "any", "prompt": "Ann has 3 and 3 and 3 and", "max_tokens": 12}
+        body = {"model": model or "any", "prompt": prompt, "max_tokens": 12, "temperature": 0}
         answer = self.asks("v1/completions", body, name=name)
         return int(answer["usage"]["completion_tokens"])
+
+    def steps(self, model: str = "", name: str = "pair") -> list[dict[str, Any]]:
+        """Return the steps of the trace of a version in force."""
+        folder = self.workdir / "services" / name
+        version = (folder / "version").read_text().strip()
+        own = f"-{model}" if model else ""
+        lines = (folder / f"trace-{version}{own}.jsonl").read_text().splitlines()
+        return [step for line in lines if "step" in (step := json.loads(line))]
 
     def servers(self) -> list[psutil.Process]:
         return [

@@ -20,6 +20,8 @@ from armload.core.progress import Silent
 from armload.deploy.lease import leased
 from armload.models.find import model_called
 from tests.faults import small_disk
+from tests.outside_data import shared
+from tests.recurrent import predicting_model
 from tests.system.households import Household, household
 from tests.system.serving import in_place_of
 from tests.waiting import wait_until
@@ -86,6 +88,28 @@ def test_each_of_several_models_keeps_its_settings_and_its_trace(
         assert set(weights) == (set() if is_first else {"streamed"}), lines[:3]
         # The draft's own steps are told apart, and only the first model has one.
         assert any(each.get("model", 0) == 1 for each in steps if "step" in each) == is_first
+
+
+def test_tokens_are_guessed_from_a_text_that_repeats_itself(
+    home: Household, pair: dict[str, Any]
+) -> None:
+    """llama.cpp drops guesses of fewer than three tokens, as after a text that repeats two."""
+    model = names(pair)[1]
+    before = len(home.steps(model))
+    sentence = "Leo starts with 14 marbles. Leo loses 5 marbles. "
+    assert home.writes(model, prompt=(sentence * 4).strip()) == 12
+    assert sum(each["speculated_tokens"] for each in home.steps(model)[before:]) > 0
+
+
+def test_a_model_guesses_with_its_own_layers(home: Household) -> None:
+    path = predicting_model(shared("stories260K.gguf"), home.person.folder / "predicting.gguf")
+    words = ("--model", str(path), "--threads", "1", "--slots", "1", "--context", "256")
+    home.types("install", *words, "--speculate", "mtp", "--init", "cron", name="mtp")
+    assert home.writes(name="mtp") == 12
+    steps = home.steps(name="mtp")
+    assert sum(each["speculated_tokens"] for each in steps) > 0
+    assert {each.get("model", 0) for each in steps} == {0, 1}
+    home.types("remove", name="mtp")
 
 
 def test_an_idle_model_frees_its_memory_and_comes_back_when_it_is_asked(

@@ -231,7 +231,8 @@ def make_version(
     )
     files = version_files(engines, context, record, layout, address)
     holds_port = address.is_behind(where.binaries[SERVER].path)
-    files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port)
+    only = engines[0] if len(engines) == 1 else None
+    files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port, only=only)
     return MadeVersion(
         record=record,
         files=files,

@@ -214,6 +214,25 @@ def test_boards_of_a_label_are_updated_one_after_another_up_to_the_first_that_fa
     del pair
 
 
+def test_cached_prompts_are_not_processed_again_after_a_restart(home: Household) -> None:
+    words = ("--model", SMALL, "--threads", "1", "--slots", "1", "--context", "256")
+    home.types("install", *words, "--prompt-cache", "64MiB", "--init", "cron", name="kept")
+    prompt = "Leo starts with 14 marbles. Leo loses 5 marbles. " * 8
+    body = {"prompt": prompt, "n_predict": 4, "temperature": 0}
+    first = home.asks("completion", body, name="kept")
+    assert first["timings"]["prompt_n"] > 60
+    home.types("restart", name="kept")
+    again = home.asks("completion", body, name="kept")
+    assert again["timings"]["prompt_n"] < 5
+    assert again["timings"]["cache_n"] > 60
+    assert again["content"] == first["content"]
+    # Nothing of it stays on the storage but for the next restart.
+    assert not list((home.workdir / "services" / "kept" / "private").glob("slot-*"))
+    home.types("update", "--context", "512", "--slower", "90%", name="kept")
+    assert home.asks("completion", body, name="kept")["timings"]["prompt_n"] > 60
+    home.types("remove", name="kept")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_told_to_end_takes_back_what_it_has_begun(
     tmp_path: Path, number: signal.Signals

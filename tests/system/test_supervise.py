@@ -666,6 +666,69 @@ def test_its_script_starts_it(service: ServiceFolder, tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+def moved(service: ServiceFolder) -> list[str]:
+    """Return what a server was asked to do with its slots; forget it."""
+    path = service.folder / "slots"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return lines
+
+
+def slot_files(service: ServiceFolder) -> list[str]:
+    return sorted(each.name for each in (service.folder / "private").glob("slot-*"))
+
+
+@pytest.fixture
+def with_slots(service: ServiceFolder) -> ServiceFolder:
+    (service.folder / "keys").write_text("secret\nanother\n")
+    for name, key in (("a", 171), ("b", 171), ("c", 5)):
+        service.behind(name, slots=2, slots_key=key)
+    service.use("a")
+    return service
+
+
+def test_what_slots_hold_is_kept_over_a_restart_and_a_switch(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    service.start()
+    service.waits_for(state="ready")
+    assert service.stop() == 0
+    assert moved(service) == [f"a /slots/{n}?action=save Bearer secret" for n in (0, 1)]
+    assert slot_files(service) == ["slot-0000000000ab-0", "slot-0000000000ab-1"]
+    process = service.start()
+    service.waits_for(state="ready", version="a")
+    wait_until(lambda: not slot_files(service))
+    assert moved(service) == [f"a /slots/{n}?action=restore Bearer secret" for n in (0, 1)]
+    for version, restores in (("b", True), ("c", False)):
+        service.use(version)
+        process.send_signal(signal.SIGHUP)
+        service.waits_for(state="ready", version=version)
+        wait_until(lambda: bool(slot_files(service)) is not restores)  # noqa: B023
+        asked = [line.split()[1] for line in moved(service)]
+        actions = ["save", "save", *(["restore", "restore"] if restores else [])]
+        assert [each.rpartition("=")[2] for each in asked] == actions
+    assert service.stop() == 0
+    assert slot_files(service) == ["slot-000000000005-0", "slot-000000000005-1"]
+
+
+def test_slots_that_take_too_long_are_dropped(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    (service.folder / "hold").touch()
+    service.start()
+    service.waits_for(state="ready")
+    assert service.stop() == 0
+    assert slot_files(service) == []
+
+
+def test_a_server_that_crashes_leaves_no_slots(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    service.start()
+    child = service.waits_for(state="ready")["child"]
+    os.kill(child, signal.SIGKILL)
+    assert service.process is not None
+    assert service.process.wait(30) == GAVE_UP
+    assert moved(service) == []
+
+
 def tells(service: ServiceFolder, word: str) -> tuple[int, str]:
     """Say a word to the supervisor of a folder, and return what comes of it."""
     words = [*service.words, word, str(service.folder)]

@@ -13,6 +13,9 @@
  *                          listens on private/server.sock instead; see supervise_front.h
  *     drain_s              how long requests that it has may take before another version replaces it
  *                          (300); only with listen
+ *     slots, slots_key     of how many slots it keeps what they hold over a restart, and a number that
+ *                          two versions share that can read it (0, 0); only with listen, and with
+ *                          llama-server's --slot-save-path private; see supervise_slots.h
  *     address              to connect to (127.0.0.1), IPv4 or IPv6; the service is not started
  *                          before the board has this address
  *     health               yes (default): ready when GET /health answers 200;
@@ -52,6 +55,7 @@
 #include "supervise_front.h"
 #include "supervise_health.h"
 #include "supervise_notify.h"
+#include "supervise_slots.h"
 
 enum {
     GAVE_UP = 69,
@@ -313,6 +317,7 @@ static void look_at_health(int64_t now)
     if (service.phase == LOADING && answer == HEALTHY) {
         service.ready_ms = now;
         enter(READY, now);
+        restore_slots(settings);
     }
     if (service.phase == READY && answer != SILENT)
         service.ask_ms = now + settings->silence_s * 1000 / QUESTIONS_IN_SILENCE;
@@ -377,6 +382,11 @@ static void read_next(void)
         service.switches = true;
 }
 
+static bool has_to_save(int64_t now)
+{
+    return service.phase == READY && saves_slots(&service.version.settings, now);
+}
+
 /* Requests that come now wait for the next version, unless it is there to take them; those that the
  * server has are finished before. */
 static void drain(int64_t now)
@@ -401,14 +411,16 @@ static void take_signals(int signals, int64_t now)
         else if (about.ssi_signo != SIGCHLD)
             service.stops = true;
     }
-    if (service.stops && service.phase <= READY)
-        end(NULL, SIGTERM, now);
-    else if (service.switches && service.phase <= READY && service.drained_ms == NEVER)
+    if (service.stops && service.phase <= READY) {
+        if (!has_to_save(now))
+            end(NULL, SIGTERM, now);
+    } else if (service.switches && service.phase <= READY && service.drained_ms == NEVER)
         drain(now);
 }
 
 static void go_on(int64_t now)
 {
+    look_at_slots();
     if (service.phase == PAUSING && service.stops) {
         service.ready_ms = NEVER;
         leave(STOPPED, 0);
@@ -428,7 +440,7 @@ static void go_on(int64_t now)
         service.until_ms = NEVER;
     } else if (service.phase <= READY) {
         look_after(now);
-        if (service.phase <= READY && is_drained(now))
+        if (service.phase <= READY && is_drained(now) && !has_to_save(now))
             end(NULL, SIGTERM, now);
     }
     if (front.count > 0 && service.phase < STOPPED)

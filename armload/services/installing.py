@@ -122,7 +122,12 @@ def remove_unit(
     if others:
         return others
     if any(found.values()):
-        _done(host, facts, init, init.stop(unit), f"{unit.name} cannot be stopped")
+        remedy = (
+            "If its supervisor was deleted, copy it again: armload service.update --board "
+            f"{host.name} --name {unit.name}"
+        )
+        lack = f"{unit.name} cannot be stopped"
+        _done(host, facts, init, init.stop(unit), lack, remedy=remedy)
     _done(host, facts, init, init.disable(unit), f"{unit.name} cannot be disabled")
     if paths := [file.path for file in init.files(unit)]:
         command = join(["rm", "-f", *paths])

@@ -773,6 +773,27 @@ def test_words_reach_the_supervisor_of_their_folder(told: ServiceFolder, tmp_pat
     assert tells(told, "dance")[0] == 2
 
 
+def test_what_a_supervisor_has_started_does_not_get_its_hangup(service: ServiceFolder) -> None:
+    """It is called as that is until it becomes another program, and would end then."""
+    service.behind("a")
+    service.use("a")
+    process = service.start()
+    service.waits_for(state="ready")
+    named = [
+        each
+        for each in psutil.Process(process.pid).children()
+        if each.cmdline()[1:] == ([str(service.folder)])
+    ]
+    assert named
+    assert tells(service, "reload")[0] == 0
+    for each in named:
+        status = Path(f"/proc/{each.pid}/status").read_text()
+        pending = [int(line.split()[1], 16) for line in status.splitlines() if "Pnd:" in line]
+        assert not any(bits & 1 << signal.SIGHUP - 1 for bits in pending)
+    wait_until(lambda: "switching from version a to version a" in service.log())
+    assert service.stop() == 0
+
+
 @pytest.mark.exhaustive(covers=["toolchains/board"])
 def test_a_supervisor_that_does_not_end_is_killed_with_its_service(told: ServiceFolder) -> None:
     tells(told, "start")

@@ -38,6 +38,21 @@ static bool is_this_program(const char *id)
            && its.st_ino == own.st_ino;
 }
 
+/* What it starts is called so, too, until it becomes another program. */
+static bool is_started_by_one(const char *id, const char *folder)
+{
+    char path[64], text[SMALL_FILE_BYTES], parent[24];
+    snprintf(path, sizeof path, "/proc/%.20s/status", id);
+    const char *line = read_small_file(path, text) ? strstr(text, "\nPPid:") : NULL;
+    snprintf(parent, sizeof parent, "%ld", line == NULL ? 0 : strtol(line + strlen("\nPPid:"), NULL, 10));
+    return is_called_so(parent, folder);
+}
+
+static bool takes_hangup(const char *id, const char *folder)
+{
+    return is_this_program(id) && !is_started_by_one(id, folder);
+}
+
 /* Returns how many supervisors the folder has; sends each a signal, or none: 0.
  * SIGHUP ends a program that does not know it. */
 static int signal_supervisors(const char *folder, int number)
@@ -48,7 +63,7 @@ static int signal_supervisors(const char *folder, int number)
         return 0;
     for (const struct dirent *process; (process = readdir(processes)) != NULL;) {
         pid_t id = (pid_t)strtol(process->d_name, NULL, 10);
-        if (id <= 0 || !is_called_so(process->d_name, folder) || (number == SIGHUP && !is_this_program(process->d_name)))
+        if (id <= 0 || !is_called_so(process->d_name, folder) || (number == SIGHUP && !takes_hangup(process->d_name, folder)))
             continue;
         found++;
         if (number != 0 && kill(id, number) != 0 && errno != ESRCH)

@@ -169,6 +169,7 @@ static _Noreturn void leave(enum phase phase, int status)
 {
     notify("STOPPING=1\n");
     enter(phase, now_ms());
+    close_front(); /* whoever starts it again at once finds the port free */
     exit(status);
 }
 
@@ -382,9 +383,12 @@ static void read_next(void)
         service.switches = true;
 }
 
+/* For a version that could not read them, nothing is saved. */
 static bool has_to_save(int64_t now)
 {
-    return service.phase == READY && saves_slots(&service.version.settings, now);
+    const struct settings *settings = &service.version.settings;
+    bool are_read = service.stops || service.next.settings.slots_key == settings->slots_key;
+    return service.phase == READY && are_read && saves_slots(settings, now);
 }
 
 /* Requests that come now wait for the next version, unless it is there to take them; those that the

@@ -13,8 +13,8 @@ static const char SLOT_FILE[] = "slot-";
 static struct {
     pid_t worker; /* 0: none */
     bool is_saving, is_done; /* is_done: since its start, they were saved */
-    int64_t until_ms;
-} slots;
+    int64_t until_ms; /* that is waited for; NEVER: nothing */
+} slots = {.until_ms = INT64_MAX};
 
 static void remove_slots(void)
 {
@@ -108,7 +108,8 @@ static void break_off_slots(void)
 static void restore_slots(const struct settings *settings)
 {
     break_off_slots();
-    slots.is_done = false;
+    slots.is_saving = slots.is_done = false;
+    slots.until_ms = NEVER;
     if (settings->slots > 0)
         start_moving(settings, false);
 }
@@ -119,21 +120,16 @@ static bool saves_slots(const struct settings *settings, int64_t now)
     if (settings->slots == 0 || slots.is_done)
         return false;
     look_at_slots();
-    if (slots.worker > 0 && !slots.is_saving) { /* what was not read yet stays for the next start */
-        break_off_slots();
-        slots.is_done = true;
-        return false;
-    }
-    if (!slots.is_saving) {
-        start_moving(settings, true);
+    if (slots.until_ms == NEVER)
         slots.until_ms = now + SAVE_MS;
-    }
+    if (slots.worker == 0 && !slots.is_saving)
+        start_moving(settings, true);
     if (slots.worker > 0 && now < slots.until_ms)
         return true;
-    if (slots.worker > 0) {
-        break_off_slots();
-        remove_slots(); /* one is written in part */
-    }
+    bool is_in_part = slots.worker > 0 && slots.is_saving;
+    break_off_slots();
+    if (is_in_part) /* what was not read yet stays for the next start */
+        remove_slots();
     slots.is_saving = false;
     slots.is_done = true;
     return false;

@@ -348,7 +348,7 @@ _STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
     Column(heading="up", of=lambda row: _time(row[1].up_s)),
     Column(heading="restarts", of=lambda row: _number(row[1].restarts)),
     Column(
-        heading="requests",
+        heading="active",
         of=lambda row: _total([each.processing for each in row[1].activity]),
     ),
     Column(

@@ -481,11 +481,14 @@ def choose(facts: BootFacts, wanted: str | None, board_name: str) -> InitSystem:
             return _KINDS[name](facts)
     lacking = [each for each in facts.unusable if wanted in (None, each.name)]
     if not lacking:
-        looked_for = wanted or ", ".join(known)
+        lack = (
+            f"--init {wanted}: the board does not have it"
+            if wanted
+            else f"nothing can start a service when the board boots. Looked for {', '.join(known)}"
+        )
         there = f"; its first process is {facts.init}" if facts.init else ""
         raise BoardError(
-            f"{board_name}: nothing can start a service when the board boots. "
-            f"Looked for {looked_for}{there}.",
+            f"{board_name}: {lack}{there}.",
             f"It can use: {', '.join(facts.usable)}."
             if facts.usable
             else "Serve from this machine instead: armload serve --detach, after each start of the "

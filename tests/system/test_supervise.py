@@ -784,11 +784,13 @@ def test_what_a_supervisor_has_started_does_not_get_its_hangup(service: ServiceF
         if each.cmdline()[1:] == ([str(service.folder)])
     ]
     assert named
+    process.send_signal(signal.SIGSTOP)
     assert tells(service, "reload")[0] == 0
     for each in named:
         status = Path(f"/proc/{each.pid}/status").read_text()
         pending = [int(line.split()[1], 16) for line in status.splitlines() if "Pnd:" in line]
         assert not any(bits & 1 << signal.SIGHUP - 1 for bits in pending)
+    process.send_signal(signal.SIGCONT)
     wait_until(lambda: "switching from version a to version a" in service.log())
     assert service.stop() == 0
 

@@ -54,11 +54,9 @@ class Household:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def writes(
-        self, model: str = "", name: str = "pair", prompt: str = "Ann has 3 and 3 and 3 and"
-    ) -> int:
+    def writes(self, model: str = "", name: str = "pair") -> int:
         """Have it write some tokens, and return their number."""
-        body = {"model": model or "any", "prompt": prompt, "max_tokens": 12, "temperature": 0}
+        body = {"model": model or "any", "prompt": "Ann has 3 and 3 and 3 and", "max_tokens": 12}
         answer = self.asks("v1/completions", body, name=name)
         return int(answer["usage"]["completion_tokens"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path, PurePosixPath
@@ -52,6 +53,7 @@ sync
 '
 while :; do sleep 1; done
 """
+PORTS = itertools.count(9000)
 ODD = 'it\'s 100% "w" #1'
 
 
@@ -90,16 +92,16 @@ class Installed:
         self._login = login
         self._wanted: InitName = wanted
         self.workdir = PurePosixPath(place, f"{login} {wanted} {ODD}")
-        first_port = 9000 + 10 * (len(login) + len(wanted))
         with closing(computer.host("root")) as host:
             program = self.workdir / "bin" / "supervise"
             put(host, program, helper(SUPERVISE).path.read_bytes())
             assert host.run(join(["chmod", "755", program])).status == 0
-            for port, name in enumerate(self._names, first_port):
+            for name in self._names:
                 folder = self._folder(name)
                 values = {"name": name, "supervise": program, "folder": folder}
                 put(host, folder / "run", render("service/run.sh.j2", values).encode())
                 put(host, folder / "version", b"only\n")
+                port = next(PORTS)
                 put(host, folder / "versions/only/start", (START % port).encode())
                 settings = f"port {port}\nhealth connect\n"
                 put(host, folder / "versions/only/supervisor", settings.encode())

@@ -75,9 +75,20 @@ def count_shell() -> None:
         lines = [line.strip() for line in text.splitlines()]
         counts[path.name] = sum(1 for line in lines if line and not re.match(r"#|\{%.*%\}$", line))
         print(f"{counts[path.name]:>5}  {path.name}")
-    only = {"init_script", "openrc", "crontab", "runlevels", "linger"}
-    on_one = sum(n for name, n in counts.items() if name.split(".")[0] not in only)
-    print(f"{sum(counts.values()):>5}  of all init systems; on a board with systemd {on_one}")
+    only = {
+        "systemd": (),
+        "systemd-user": ("linger",),
+        "openrc": ("openrc",),
+        "sysv": ("init_script", "runlevels"),
+        "busybox": ("init_script",),
+        "cron": ("crontab",),
+    }
+    of_some = {name for names in only.values() for name in names}
+    of_all = sum(n for name, n in counts.items() if name.split(".")[0] not in of_some)
+    for init, names in only.items():
+        own = sum(counts[f"{name}.sh.j2"] for name in names)
+        print(f"{of_all + own:>5}  on a board with {init}")
+    print(f"{sum(counts.values()):>5}  of all together")
 
 
 def time_switches(folder: Path, rounds: int) -> None:

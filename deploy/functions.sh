@@ -128,18 +128,6 @@ tell_libraries() {
 # A killed process whose parent is slow to notice still has its number.
 alive() { { read -r stat_pid stat_name stat_state stat_rest <"/proc/$1/stat"; } 2>/dev/null && [ "$stat_state" != Z ]; }
 
-# Whether the process that a service's state in $seen names is the supervisor of folder $1.
-supervises() {
-  pid=${seen#*'"pid":'}
-  pid=${pid# }
-  pid=${pid%%[!0-9]*}
-  [ -n "$pid" ] || return 1
-  words=
-  # Shells leave out the NULs between the words.
-  { IFS= read -r words <"/proc/$pid/cmdline"; } 2>/dev/null
-  case $words in *supervise"$1") ;; *) return 1 ;; esac
-}
-
 # The peaks of a process in KiB: of its address space, and of its resident memory.
 read_peaks() {
   peak=

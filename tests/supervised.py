@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from armload.boards.virtual.process import free_port
+from armload.core.progress import Silent
 from armload.core.shell import join
 from tests.waiting import wait_until
 
@@ -32,7 +33,7 @@ http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Answers).serve_
 
 
 _BEHIND = """
-import http.server, os, socketserver, sys, time
+import http.server, json, os, socketserver, sys, time
 class Answers(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
@@ -47,7 +48,17 @@ class Answers(http.server.BaseHTTPRequestHandler):
             time.sleep(0.1)
         self.wfile.write(b"0\\r\\n\\r\\n")
     def do_POST(self):
-        self.answer(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.startswith("/slots/"):
+            with open("slots", "a") as file:
+                print(sys.argv[1], self.path, self.headers["Authorization"], file=file)
+            while os.path.exists("hold"):
+                time.sleep(0.05)
+            file = "private/" + json.loads(body)["filename"]
+            if self.path.endswith("save"):
+                open(file, "w").close()
+            assert os.path.exists(file)
+        self.answer(body)
     def answer(self, body):
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -65,6 +76,16 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 time.sleep(float(sys.argv[2]))
 Server("private/server.sock", Answers).serve_forever()
 """
+
+
+class Heard(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def say(self, text: str) -> None:
+        self.said += f"{text}\n"
 
 
 class ServiceFolder:

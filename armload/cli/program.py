@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from armload import __version__
 from armload.cli.registry import ALL_VERBS, VERBS
@@ -85,12 +87,30 @@ def _run_verb(name: str, *words: str) -> None:
         from armload.cli.terminal import say
 
         say(note)
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):  # it is ignored
+    with _interrupted_by(signal.SIGINT, *(_ENDING if verb.takes_back else ())):
         verb(**line.words)
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Let signals interrupt what the block does; one that is ignored stays so."""
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = {each: signal.getsignal(each) for each in numbers}
+    heeded = [each for each in numbers if before[each] not in (signal.SIG_IGN, None)]
+    for each in heeded:
+        signal.signal(each, interrupt)
     try:
-        verb(**line.words)
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each in heeded:
+            signal.signal(each, before[each])
+        if came and came[-1] != signal.SIGINT:
+            raise SystemExit(128 + came[-1])  # as a shell tells of it

@@ -53,6 +53,8 @@ class Verb:
         results: return the folders of the workspace that it keeps results in.
         asks: whether it asks at a terminal for trust in a file that decides what runs.
         has_defaults: a person's defaults apply.
+        takes_back: when it is interrupted, it takes back what it has begun on a board; also when
+            it is told to end.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Verb:
         results: Sequence[Callable[[], Path]] = (),
         asks: bool = True,
         has_defaults: bool = True,
+        takes_back: bool = False,
     ) -> None:
         self.body: Callable[[Any], Any] = body
         self.__doc__ = body.__doc__
@@ -74,6 +77,7 @@ class Verb:
         self.results = results
         self.asks = asks
         self.has_defaults = has_defaults
+        self.takes_back = takes_back
 
     @property
     def about(self) -> str:
@@ -211,6 +215,7 @@ def verb(
     results: Sequence[Callable[[], Path]] = (),
     asks: bool = True,
     has_defaults: bool = True,
+    takes_back: bool = False,
 ) -> Callable[[Callable[[Options], Results]], Verb]:
     """Make a verb of the function below, which takes these options."""
     return lambda body: Verb(
@@ -221,6 +226,7 @@ def verb(
         results=results,
         asks=asks,
         has_defaults=has_defaults,
+        takes_back=takes_back,
     )
 
 

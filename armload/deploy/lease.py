@@ -158,15 +158,14 @@ def _acquire(
                     raise BusyError(
                         f"{host.name} is in use by {other.words}. A service keeps the board until "
                         "it is stopped.",
-                        f"Stop it: armload service.stop --board {host.name}{_how_to_load(other)}",
+                        f"Stop it: {_how_to_stop(host, other)}{_how_to_load(other)}",
                     )
                 if is_ending:
                     if other.token != announced:
                         progress.say(
                             f"{host.name} still runs the service {other.run} of a command that "
                             "was killed; waiting for it to end by itself, within "
-                            f"{ENDS_WITHIN_S} s. To end it now: armload service.stop --board "
-                            f"{host.name}"
+                            f"{ENDS_WITHIN_S} s. To end it now: {_how_to_stop(host, other)}"
                         )
                 elif waited_s >= wait_s:
                     raise BusyError(
@@ -195,6 +194,11 @@ def _is_abandoned(host: Host, workdir: PurePosixPath, service: Claim) -> bool:
         return False
     folder = Layout(workdir=workdir).runs / service.run
     return with_retries(lambda: heartbeat(host, folder, look_only=True)).is_attended
+
+
+def _how_to_stop(host: Host, service: Claim) -> str:
+    # By its name: the board may have an installed service, too.
+    return f"armload service.stop --board {host.name} --name {service.run}"
 
 
 def _how_to_load(service: Claim) -> str:

@@ -121,7 +121,22 @@ def checkpoints_of(plan: ServingPlan, model: Model) -> tuple[int, int]:
     return count, count * plan.slots * each_bytes
 
 
+def _are_restored(plan: ServingPlan, model: Model) -> bool:
+    """Say whether llama.cpp goes on from a slot that it has read from a file.
+
+    Measured: of windowed, recurrent and hybrid models it processes the whole prompt again.
+    """
+    memory = model.context_memory
+    is_plain = memory.is_exact and not memory.without_rollback.size_bytes(
+        plan.context_tokens,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        kv_shares=kv_shares(plan.kv_type),
+    )
+    return is_plain and plan.speculate is None and plan.embeddings is None
+
+
 _KEY_FILE = "--api-key-file"
+_SLOT_FOLDER = "--slot-save-path"
 
 _OURS = frozenset(
     (
@@ -342,6 +357,8 @@ class Serving(ModelEngine[ServingPlan]):
         if asked is None:
             return None
         asked = asked.without(_KEY_FILE)
+        if self.kept_slots:
+            asked = asked.without(_SLOT_FOLDER)
         if self.projector is not None:
             asked = asked.without("--mmproj")
         words = list(asked.command)
@@ -369,8 +386,25 @@ class Serving(ModelEngine[ServingPlan]):
         address = self._address or ServerAddress(key_file=context.layout.api_key)
         words = [str(self.payload[0].items(context.layout)[0].remote)]
         words += address.words(self.binary.path, self.plan.slots)
+        if self.kept_slots:
+            words += [_SLOT_FOLDER, str(PurePosixPath(address.behind).parent)]
         words += [*program_words(self.binary.path), *self.model_words(context)]
         return (*context.launcher, *words, *self.plan.extra)
+
+    @property
+    def kept_slots(self) -> int:
+        """How many slots keep what they hold over a restart, where prompts are cached."""
+        address, program = self._address, self.binary.path
+        is_kept = (
+            address is not None
+            and address.is_behind(program)
+            and address.sleep_idle_s is None  # it would have to wake up
+            and self.plan.prompt_cache_bytes > 0
+            and self.projector is None
+            and _are_restored(self.plan, self.model)
+            and offers(program, _SLOT_FOLDER)
+        )
+        return self.plan.slots if is_kept else 0
 
     def model_words(self, context: RunContext) -> list[str]:
         """Return the options for the model, without those of the program around it."""

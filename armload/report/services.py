@@ -88,14 +88,15 @@ def served_view(served: ServedModel, model: str) -> RenderableType:
         model: as it was named on the command line.
     """
     reach = f"armload serve --board {served.board} --model {shlex.quote(model)} --port PORT"
-    stop = f"armload service.stop --board {served.board}"
+    # By its run: the board may have an installed service, too.
+    stop = f"armload service.stop --board {served.board} --name {served.run}"
     rows: list[tuple[str, str | Text]] = [
         ("URL", whole(f"{served.url}/v1" if served.url else f"run: {reach}")),
         ("API key", whole(f"in {served.api_key_file}")),
         ("model", served.model),
         ("slots", _slots(served.plan)),
         ("run", whole(served.run)),
-        ("stop", stop if served.is_detached else "Ctrl-C"),
+        ("stop", whole(stop) if served.is_detached else "Ctrl-C"),
     ]
     if served.front_url:
         rows.insert(1, ("front", whole(f"{served.front_url} (llm-serving, without a key)")))
@@ -348,7 +349,7 @@ _STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
     Column(heading="up", of=lambda row: _time(row[1].up_s)),
     Column(heading="restarts", of=lambda row: _number(row[1].restarts)),
     Column(
-        heading="requests",
+        heading="active",
         of=lambda row: _total([each.processing for each in row[1].activity]),
     ),
     Column(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from armload.boards.host import Host
 from armload.core.progress import Progress
 from armload.core.shell import render
@@ -14,8 +16,12 @@ def mention_services(host: Host, layout: Layout, progress: Progress) -> None:
     if host.name in _mentioned:
         return
     _mentioned.add(host.name)
-    script = render("service/running.sh.j2", {"services": layout.services})
-    for name in with_retries(lambda: host.run(script)).text.splitlines():
+    script = render("service/tell.sh.j2", {"services": layout.services})
+    lines = with_retries(lambda: host.run(script)).text.splitlines()
+    for line, after in pairwise(lines):
+        if after != "#alive":
+            continue
+        name = line.removeprefix("#service ")
         progress.say(
             f"{host.name}: the installed service {name} is running; it takes memory and, when it "
             f"is asked, the CPU. To stop it: armload service.stop --board {host.name} --name {name}"

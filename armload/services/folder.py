@@ -15,7 +15,7 @@ from armload.core.shell import join, quote, render
 from armload.core.values import Value, parse_json
 from armload.deploy.retry import with_retries
 from armload.deploy.space import refusal
-from armload.services.init_systems import as_root
+from armload.services.init_systems import as_root, told
 from armload.services.version import ServiceLayout
 
 _KEY = re.compile(r"[\x21-\x7e]{16,256}")
@@ -227,8 +227,8 @@ def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:
 
 def end_by_hand(host: Host, facts: BootFacts, folder: PurePosixPath) -> None:
     """End what is supervised in a folder, whatever started it; harmless where nothing is."""
-    stop = render("service/by_hand.sh.j2", {"folder": folder, "word": "stop"})
-    script = f"[ ! -d {quote(folder)} ] || {{\n{as_root(stop, facts)}\n}}"
+    run = folder / "run"
+    script = f"[ ! -e {quote(run)} ] || {{\n{as_root(told(run, 'stop'), facts)}\n}}"
     host.run(script, timeout_s=_ENDS_WITHIN_S)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from pathlib import PurePosixPath
-from typing import get_args
+from typing import Literal, get_args
 
 from armload.boards.boot import BootFacts, InitName
 from armload.core.errors import BoardError, UsageError
@@ -179,7 +179,11 @@ class Systemd(InitSystem):
 
     def memory_limit(self, unit: UnitFacts) -> str:
         group = self._run(unit, "--property=ControlGroup", "--value", "show")
-        return render("service/memory_limit.sh.j2", {}) + f'tell_limit "$({group})"'
+        # The kernel's word: its memory groups may be off, whatever the unit says.
+        files = (
+            '"/sys/fs/cgroup$group/memory.max" "/sys/fs/cgroup/memory$group/memory.limit_in_bytes"'
+        )
+        return f'group=$({group})\n[ -z "$group" ] || cat {files} 2>/dev/null'
 
     def forget(self, unit: UnitFacts) -> str:
         failed = f"{self._run(unit, 'reset-failed')} 2>/dev/null || true"
@@ -219,7 +223,7 @@ class SystemdUser(Systemd):
 
 
 class _Script(InitSystem):
-    """An init that runs scripts: they find the service by what its processes are called."""
+    """An init that runs scripts."""
 
     _template: str
 
@@ -232,7 +236,7 @@ class _Script(InitSystem):
             "name": unit_name(unit.name),
             "plain_description": _Plain(unit.description),
             "description": unit.description,
-            "folder": unit.folder,
+            "run": unit.run,
             "is_public": unit.is_public,
         }
         text = fill(f"service/{self._template}", values, _shell_value)
@@ -316,17 +320,14 @@ class BusyBox(_Script):
 class _ByHand(InitSystem):
     """An init that only starts: what it started is found and stopped from outside."""
 
-    def _by_hand(self, unit: UnitFacts, word: str) -> str:
-        return render("service/by_hand.sh.j2", {"folder": unit.folder, "word": word})
-
     def start(self, unit: UnitFacts) -> str:
-        return self._by_hand(unit, "start")
+        return told(unit.run, "start")
 
     def stop(self, unit: UnitFacts) -> str:
-        return self._by_hand(unit, "stop")
+        return told(unit.run, "stop")
 
     def is_active(self, unit: UnitFacts) -> str:
-        return self._by_hand(unit, "status")
+        return told(unit.run, "status")
 
 
 _MOST_OPENHARMONY_NAME, _MOST_OPENHARMONY_WORD = 32, 64
@@ -480,11 +481,14 @@ def choose(facts: BootFacts, wanted: str | None, board_name: str) -> InitSystem:
             return _KINDS[name](facts)
     lacking = [each for each in facts.unusable if wanted in (None, each.name)]
     if not lacking:
-        looked_for = wanted or ", ".join(known)
+        lack = (
+            f"--init {wanted}: the board does not have it"
+            if wanted
+            else f"nothing can start a service when the board boots. Looked for {', '.join(known)}"
+        )
         there = f"; its first process is {facts.init}" if facts.init else ""
         raise BoardError(
-            f"{board_name}: nothing can start a service when the board boots. "
-            f"Looked for {looked_for}{there}.",
+            f"{board_name}: {lack}{there}.",
             f"It can use: {', '.join(facts.usable)}."
             if facts.usable
             else "Serve from this machine instead: armload serve --detach, after each start of the "
@@ -496,6 +500,15 @@ def choose(facts: BootFacts, wanted: str | None, board_name: str) -> InitSystem:
         + ".",
         " Or: ".join(each.remedy for each in lacking),
     )
+
+
+def told(run: PurePosixPath, word: Literal["start", "stop", "status", "reload"]) -> str:
+    """Return a command that tells something to the supervisor of a service's folder.
+
+    Args:
+        run: the script in it.
+    """
+    return join(["sh", run, word])
 
 
 def as_root(command: str, facts: BootFacts) -> str:

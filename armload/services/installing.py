@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -12,7 +11,7 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import join, quote, render
 from armload.core.values import Value, whole_number
-from armload.services.init_systems import InitSystem, commanded
+from armload.services.init_systems import InitSystem, commanded, told
 from armload.services.unit import Presence, UnitFacts, mark, presence
 from armload.services.users import ensure_user, hand_over, remove_user
 
@@ -123,7 +122,12 @@ def remove_unit(
     if others:
         return others
     if any(found.values()):
-        _done(host, facts, init, init.stop(unit), f"{unit.name} cannot be stopped")
+        remedy = (
+            "If its supervisor was deleted, copy it again: armload service.update --board "
+            f"{host.name} --name {unit.name}"
+        )
+        lack = f"{unit.name} cannot be stopped"
+        _done(host, facts, init, init.stop(unit), lack, remedy=remedy)
     _done(host, facts, init, init.disable(unit), f"{unit.name} cannot be disabled")
     if paths := [file.path for file in init.files(unit)]:
         command = join(["rm", "-f", *paths])
@@ -154,13 +158,8 @@ def act(
 
 def take_up_version(host: Host, facts: BootFacts, init: InitSystem, unit: UnitFacts) -> bool:
     """Have the supervisor start the version that is in force now; say whether it runs."""
-    try:
-        *_, last = host.run(f"head -c {_MOST_BYTES} {quote(unit.run)}").text.splitlines()
-        _, supervise, _ = shlex.split(last)
-    except ValueError:  # edited by hand
-        return False
-    script = render("service/reload.sh.j2", {"folder": unit.folder, "supervise": supervise})
-    return host.run(commanded(script, init, facts), timeout_s=_WITHIN_S).status == 0
+    script = commanded(told(unit.run, "reload"), init, facts)
+    return host.run(script, timeout_s=_WITHIN_S).status == 0
 
 
 def _kept(command: str) -> str:

@@ -97,9 +97,22 @@ class MadeVersion:
     holds_port: bool
 
 
+def find_models(wanted: Sequence[WantedModel], progress: Progress) -> tuple[Model, ...]:
+    """Find models on this machine, so that a wrong name is told before anything is built."""
+    return tuple(
+        model_called(
+            each.given,
+            progress,
+            or_embeds=each.plan is not None and each.plan.embeddings is not None,
+        )
+        for each in wanted
+    )
+
+
 def make_version(
     where: Session,
     wanted: WantedService,
+    models: Sequence[Model],
     listening: Listening,
     progress: Progress,
     *,
@@ -113,6 +126,7 @@ def make_version(
     The caller has the board's lease.
 
     Args:
+        models: those that are wanted, as they were found.
         listening: where it will listen.
         init: what will start it.
         user: of its own, that it will run as; none for the login's.
@@ -137,11 +151,9 @@ def make_version(
         sleep_idle_s=wanted.sleep_idle_s,
     )
     engines = []
-    for each in wanted.models:
-        embeds = each.plan is not None and each.plan.embeddings is not None
-        model = model_called(each.given, progress, or_embeds=embeds)
-        plan = plan_for(model, each.plan)
-        model = with_adapters(model, plan.adapters, progress)
+    for each, bare in zip(wanted.models, models, strict=True):
+        plan = plan_for(bare, each.plan)
+        model = with_adapters(bare, plan.adapters, progress)
         draft = draft_of(plan, progress)
         projector = projector_for(model, plan, progress, each.given)
         check_known(each, checksums(model, draft, projector))
@@ -219,7 +231,8 @@ def make_version(
     )
     files = version_files(engines, context, record, layout, address)
     holds_port = address.is_behind(where.binaries[SERVER].path)
-    files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port)
+    only = engines[0] if len(engines) == 1 else None
+    files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port, only=only)
     return MadeVersion(
         record=record,
         files=files,

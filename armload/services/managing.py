@@ -129,7 +129,13 @@ def stop_any(
             models=ended.model.name,
             folder=folder,
         )
-    with leased_service(board, one.name, progress, wait_s=wait_s) as service:
+    # A run that serves keeps the board for itself, so that nobody changes its services meanwhile.
+    is_kept = any(each.kind != "installed" for each in there)
+    with (
+        reached_service(board, one.name, progress)
+        if is_kept
+        else leased_service(board, one.name, progress, wait_s=wait_s)
+    ) as service:
         act(service.host, *service.chosen, service.unit, "stop")
     return StoppedService(board=board.name, name=one.name, kind="installed", models=one.models)
 

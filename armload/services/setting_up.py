@@ -18,7 +18,6 @@ from armload.core.shell import join, render
 from armload.core.values import Value
 from armload.engines.engine import Settings
 from armload.engines.server import LOOPBACK, SERVER
-from armload.models.find import model_called
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_board, session
 from armload.services.asking import ask, wait_until_ready
@@ -35,7 +34,7 @@ from armload.services.folder import (
 from armload.services.init_systems import InitSystem, choose
 from armload.services.installing import act, install_unit, remove_unit
 from armload.services.listening import WantedAddress, choose_listening
-from armload.services.making import MadeVersion, WantedModel, WantedService, make_version
+from armload.services.making import MadeVersion, WantedService, find_models, make_version
 from armload.services.state import ServiceOnBoard, installed_services
 from armload.services.unit import UnitFacts, check_name, unit_name
 from armload.services.users import UserIds, ensure_user, hand_over, user_for
@@ -84,13 +83,6 @@ def service_session(
         yield where
 
 
-def find_models(wanted: Sequence[WantedModel], progress: Progress) -> None:
-    """Look for models before anything is built, so that a wrong name is told at once."""
-    for each in wanted:
-        embeds = each.plan is not None and each.plan.embeddings is not None
-        model_called(each.given, progress, or_embeds=embeds)
-
-
 def install(
     request: Request,
     wanted: WantedService,
@@ -122,7 +114,7 @@ def install(
     plan = wanted.models[0].plan
     cpus = Settings(cpus=plan.cpus, threads=plan.threads) if plan else None
     keys = keys or (new_api_key(FIRST_KEY),)
-    find_models(wanted.models, progress)
+    models = find_models(wanted.models, progress)
     with service_session(request, (SERVER,), cpus, progress) as where:
         host, board = where.connection.host, where.connection.board
         chosen = init_of(where, init)
@@ -148,7 +140,7 @@ def install(
             try:
                 user, note = own_user(host, chosen, wanted.name)
                 made = make_version(
-                    *(where, wanted, listening, progress),
+                    *(where, wanted, models, listening, progress),
                     init=chosen.init.name,
                     user=user.name if user else None,
                     ids=None if user is None or chosen.init.sets_user else user.ids,

@@ -210,7 +210,6 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
     """Read what a board tells of its services; what it cannot have written is left out."""
     up_s, boot_id = 0, ""
     found: list[dict[str, object]] = []
-    expected = ""
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "#up":
@@ -230,14 +229,11 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
         elif word == "#kept":
             kept = found[-1]["kept"]
             assert isinstance(kept, list)  # noqa: S101
-            kept.append(rest)
+            kept.append(PurePosixPath(rest).parent.name)
         elif word == "#alive":
             found[-1]["is_alive"] = True
-        elif word in ("#state", "#service.json", "#speed.json"):
-            expected = word
-        elif line and expected:
-            found[-1][_FIELDS[expected]] = _document(expected, line)
-            expected = ""
+        elif word in _FIELDS:
+            found[-1][_FIELDS[word]] = _document(word, rest)
     return tuple(
         ServiceOnBoard.model_validate({**each, "up_s": up_s, "boot_id": boot_id})
         for each in found

@@ -11,7 +11,7 @@ from armload.boards.ports import free_port
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
-from armload.core.shell import quote, render
+from armload.core.shell import quote
 from armload.core.values import Value
 from armload.deploy.retry import with_retries
 from armload.engines.server import SERVER
@@ -28,17 +28,18 @@ from armload.services.folder import (
     write_speed,
     write_version,
 )
-from armload.services.init_systems import as_root
+from armload.services.init_systems import as_root, told
 from armload.services.installing import install_unit
 from armload.services.making import (
     MadeVersion,
     WantedModel,
     WantedService,
     checksums,
+    find_models,
     make_version,
 )
 from armload.services.reaching import ReachedService, key_of, reached_on
-from armload.services.setting_up import find_models, run_script, unit_of
+from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
 from armload.services.switching import (
     WATCHED_S,
@@ -117,7 +118,7 @@ def update(
         RunError: the new version does not answer; the old one goes on.
         ArmloadError: it cannot be made; the old one goes on.
     """
-    find_models(models or (), progress)
+    found = None if models is None else find_models(models, progress)
     with session(request, (SERVER,), progress) as where:
         host, board = where.connection.host, where.connection.board
         with leased_board(where, progress):
@@ -133,8 +134,10 @@ def update(
             own = ensure_user(host, service.chosen.facts, old.user) if old.user else None
             ids = None if service.chosen.init.sets_user else own
             held_bytes = service.state.state.memory_bytes if service.state.state else None
+            if found is None:
+                found = find_models(wanted.models, progress)
             made = make_version(
-                *(where, wanted, old.listening, progress),
+                *(where, wanted, found, old.listening, progress),
                 init=old.init,
                 user=old.user,
                 ids=ids,
@@ -269,7 +272,7 @@ def _tried(change: _Change) -> Iterator[tuple[SpeedChange, ...]]:
             record, change.ids, holds_port=made.holds_port, port=port, failures=1
         ),
     }
-    start = render("service/by_hand.sh.j2", {"folder": trying.folder, "word": "start"})
+    start = told(trying.run, "start")
     if change.ids is not None:
         start = as_root(start, service.chosen.facts)
     end_trying(host, service.chosen.facts, layout)

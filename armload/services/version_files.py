@@ -87,6 +87,7 @@ def supervisor_lines(
     holds_port: bool,
     port: int | None = None,
     failures: int = 8,
+    only: Serving | None = None,
 ) -> str:
     """Return what the supervisor is told of a version.
 
@@ -95,6 +96,7 @@ def supervisor_lines(
         holds_port: of the server, which listens behind it.
         port: that it listens on; none for that of the record.
         failures: in a row, after which it is given up.
+        only: the server, if it has one model, to keep what its slots hold over a restart.
     """
     own: dict[str, object] = {
         "port": port or record.listening.port,
@@ -109,6 +111,8 @@ def supervisor_lines(
         own["listen"] = ",".join(record.listening.addresses if port is None else [LOOPBACK])
     if record.memory_limit_bytes is not None:
         own["memory_limit_bytes"] = record.memory_limit_bytes
+    if only is not None and only.kept_slots:
+        own |= {"slots": only.kept_slots, "slots_key": int(only.fingerprint[:12], 16)}
     if ids is not None:
         own |= {"uid": ids.uid, "gid": ids.gid}
     return "".join(f"{key} {value}\n" for key, value in own.items())

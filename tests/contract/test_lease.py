@@ -67,7 +67,8 @@ def test_nobody_waits_for_a_service_to_end(host: Host, workdir: PurePosixPath) -
         taken(host, workdir, wait_s=3600),
     ):
         pytest.fail("it is not free")
-    assert caught.value.remedy == f"Stop it: armload service.stop --board {host.name}"
+    stop = f"Stop it: armload service.stop --board {host.name} --name 20261121T-run"
+    assert caught.value.remedy == stop
     (claim,) = claims(host, workdir)
     assert (claim.run, claim.is_service) == ("20261121T-run", True)
 
@@ -79,9 +80,9 @@ def test_a_service_of_another_terminal_here_may_be_put_under_load(
     with pytest.raises(BusyError) as caught, taken(host, workdir):
         pytest.fail("it is not free")
     assert caught.value.remedy == (
-        f"Stop it: armload service.stop --board {host.name}. Or put it under load with the address "
-        "and the key file that its armload serve printed: armload load --url URL --api-key-file "
-        "FILE"
+        f"Stop it: armload service.stop --board {host.name} --name 20261121T-run. Or put it under "
+        "load with the address and the key file that its armload serve printed: armload load --url "
+        "URL --api-key-file FILE"
     )
 
 

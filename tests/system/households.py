@@ -60,6 +60,14 @@ class Household:
         answer = self.asks("v1/completions", body, name=name)
         return int(answer["usage"]["completion_tokens"])
 
+    def steps(self, model: str = "", name: str = "pair") -> list[dict[str, Any]]:
+        """Return the steps of the trace of a version in force."""
+        folder = self.workdir / "services" / name
+        version = (folder / "version").read_text().strip()
+        own = f"-{model}" if model else ""
+        lines = (folder / f"trace-{version}{own}.jsonl").read_text().splitlines()
+        return [step for line in lines if "step" in (step := json.loads(line))]
+
     def servers(self) -> list[psutil.Process]:
         return [
             each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path, PurePosixPath
@@ -14,9 +15,10 @@ from armload.boards.boot import BootFacts, InitName, boot_facts
 from armload.boards.host import Host
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine
+from armload.build.helper import SUPERVISE, helper
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
-from armload.core.shell import join, quote
+from armload.core.shell import join, quote, render
 from armload.services.init_systems import InitSystem, choose
 from armload.services.installing import act, install_unit, remove_unit, unit_state
 from armload.services.unit import UnitFacts
@@ -38,24 +40,20 @@ exhaustive = pytest.mark.exhaustive(
 )
 KEPT = "kept"
 """A service that stays enabled: where that has been started, others would have been."""
-RUN = """folder=${0%/*}
-read -r boot </proc/sys/kernel/random/boot_id
+START = """read -r boot </proc/sys/kernel/random/boot_id
 privileges=
 while read -r key value; do
   case $key in NoNewPrivs: | Seccomp: | CapBnd:) privileges="$privileges $value" ;; esac
 done </proc/self/status
-echo "$boot $(id -un)$privileges" >>"$folder/starts"
+echo "$boot $(id -un)$privileges" >>starts
 sync
-[ -z "$NOTIFY_SOCKET" ] || exec perl "$folder/notify"
+! command -v perl || exec perl -MIO::Socket -e '
+  $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:%d", Listen => 5, ReuseAddr => 1) or die;
+  while (1) { $s->accept }
+'
 while :; do sleep 1; done
 """
-NOTIFY = r"""use Socket;
-socket(my $s, AF_UNIX, SOCK_DGRAM, 0) or die;
-my $to = $ENV{NOTIFY_SOCKET};
-$to =~ s/^@/\0/;
-send($s, "READY=1", 0, pack_sockaddr_un($to)) or die;
-while (1) { sleep 10; send($s, "WATCHDOG=1", 0, pack_sockaddr_un($to)); }
-"""
+PORTS = itertools.count(9000)
 ODD = 'it\'s 100% "w" #1'
 
 
@@ -95,10 +93,18 @@ class Installed:
         self._wanted: InitName = wanted
         self.workdir = PurePosixPath(place, f"{login} {wanted} {ODD}")
         with closing(computer.host("root")) as host:
+            program = self.workdir / "bin" / "supervise"
+            put(host, program, helper(SUPERVISE).path.read_bytes())
+            assert host.run(join(["chmod", "755", program])).status == 0
             for name in self._names:
-                put(host, self._folder(name) / "run", RUN)
-                put(host, self._folder(name) / "notify", NOTIFY)
-                put(host, self._folder(name) / "versions/only/start", "")
+                folder = self._folder(name)
+                values = {"name": name, "supervise": program, "folder": folder}
+                put(host, folder / "run", render("service/run.sh.j2", values).encode())
+                put(host, folder / "version", b"only\n")
+                port = next(PORTS)
+                put(host, folder / "versions/only/start", (START % port).encode())
+                settings = f"port {port}\nhealth connect\n"
+                put(host, folder / "versions/only/supervisor", settings.encode())
             if login != "root":
                 done = host.run(join(["chown", "-R", f"{login}:{login}", self.workdir]))
                 assert done.status == 0, done
@@ -178,9 +184,9 @@ class Installed:
                 assert (state.presence, state.is_active) == ("absent", False)
 
 
-def put(host: Host, path: PurePosixPath, text: str) -> None:
+def put(host: Host, path: PurePosixPath, content: bytes) -> None:
     command = f"mkdir -p {quote(path.parent)} && cat >{quote(path)}"
-    assert host.run(command, stdin=text.encode()).status == 0
+    assert host.run(command, stdin=content).status == 0
 
 
 def live(computer: Machine, kinds: list[Installed]) -> None:

@@ -17,6 +17,7 @@ import requests
 
 from armload.boards.virtual.process import free_port
 from armload.core.places import data_path
+from tests.system.browser import PROGRAM, Tab
 from tests.system.households import Household, household
 from tests.waiting import wait_until
 
@@ -60,6 +61,26 @@ def test_openai_s_client_lists_models_and_has_text_as_it_comes(home: Household) 
         pytest.raises(openai.AuthenticationError),
     ):
         stranger.models.list()
+
+
+_ASKED = """
+fetch("http://127.0.0.1:%d/v1/models", {headers: {Authorization: "Bearer %s"}}).then(
+  (answer) => answer.status, (error) => error.name)
+"""
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="takes Chromium or Chrome")
+def test_a_browser_shows_its_health_and_no_other_page_asks_it(
+    home: Household, tmp_path: Path, tab: Tab
+) -> None:
+    port, key = home.address(NAME)
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html><p>another site")
+    tab.visit(f"http://127.0.0.1:{port}/health", width=800)
+    assert json.loads(tab.evaluate("document.body.innerText")) == {"status": "ok"}
+    assert tab.evaluate(_ASKED % (port, key)) == 200
+    tab.visit(page.as_uri(), width=800)
+    assert tab.evaluate(_ASKED % (port, key)) == "TypeError"
 
 
 def documented(program: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,13 +19,16 @@ from armload.boards.local import LocalHost
 from armload.build.helper import SUPERVISE, helper
 from armload.build.target import machine_architecture
 from armload.core.shell import render
+from armload.deploy.layout import Layout
+from armload.runs import beside
+from armload.runs.beside import mention_services
 from armload.services.folder import end_by_hand
 from armload.services.init_systems import SysV
 from armload.services.installing import take_up_version
 from armload.services.state import ServiceOnBoard, installed_service
 from armload.services.unit import UnitFacts
 from armload.services.users import remove_user
-from tests.supervised import ServiceFolder
+from tests.supervised import Heard, ServiceFolder
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be several users")
@@ -66,8 +70,10 @@ class Owned:
         return installed_service(HOST, PurePosixPath(self.workdir), self.name)
 
     def running(self) -> list[str]:
-        values = {"services": self.path.parent}
-        return HOST.run(render("service/running.sh.j2", values)).text.split()
+        beside._mentioned.clear()
+        heard = Heard()
+        mention_services(HOST, Layout(workdir=PurePosixPath(self.workdir)), heard)
+        return re.findall(r"installed service (\S+) is running", heard.said)
 
     def takes_up(self) -> bool:
         return take_up_version(HOST, ROOT, SysV(ROOT), self.unit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +20,8 @@ from armload.core.progress import Silent
 from armload.deploy.lease import leased
 from armload.models.find import model_called
 from tests.faults import small_disk
+from tests.outside_data import shared
+from tests.recurrent import predicting_model
 from tests.system.households import Household, household
 from tests.system.serving import in_place_of
 from tests.waiting import wait_until
@@ -85,6 +88,29 @@ def test_each_of_several_models_keeps_its_settings_and_its_trace(
         assert set(weights) == (set() if is_first else {"streamed"}), lines[:3]
         # The draft's own steps are told apart, and only the first model has one.
         assert any(each.get("model", 0) == 1 for each in steps if "step" in each) == is_first
+
+
+def test_tokens_are_guessed_from_a_text_that_repeats_itself(
+    home: Household, pair: dict[str, Any]
+) -> None:
+    """llama.cpp drops guesses of fewer than three tokens, as after a text that repeats two."""
+    model = names(pair)[1]
+    sentence = "Leo starts with 14 marbles. Leo loses 5 marbles. "
+    body = {"model": model, "prompt": (sentence * 4).strip(), "max_tokens": 32, "temperature": 0}
+    timings = home.asks("v1/completions", body)["timings"]
+    assert timings["draft_n"] > 0
+    assert sum(each["speculated_tokens"] for each in home.steps(model)) == timings["draft_n"]
+
+
+def test_a_model_guesses_with_its_own_layers(home: Household) -> None:
+    path = predicting_model(shared("stories260K.gguf"), home.person.folder / "predicting.gguf")
+    words = ("--model", str(path), "--threads", "1", "--slots", "1", "--context", "256")
+    home.types("install", *words, "--speculate", "mtp", "--init", "cron", name="mtp")
+    assert home.writes(name="mtp") == 12
+    steps = home.steps(name="mtp")
+    assert sum(each["speculated_tokens"] for each in steps) > 0
+    assert {each.get("model", 0) for each in steps} == {0, 1}
+    home.types("remove", name="mtp")
 
 
 def test_an_idle_model_frees_its_memory_and_comes_back_when_it_is_asked(
@@ -187,6 +213,42 @@ def test_boards_of_a_label_are_updated_one_after_another_up_to_the_first_that_fa
     shown = home.person.types("service.status", *words, "--json", status=6)
     assert [each["error"] is None for each in json.loads(shown.stdout)] == [True, False, True]
     del pair
+
+
+def test_cached_prompts_are_not_processed_again_after_a_restart(home: Household) -> None:
+    words = ("--model", SMALL, "--threads", "1", "--slots", "1", "--context", "256")
+    home.types("install", *words, "--prompt-cache", "64MiB", "--init", "cron", name="kept")
+    prompt = "Leo starts with 14 marbles. Leo loses 5 marbles. " * 8
+    body = {"prompt": prompt, "n_predict": 4, "temperature": 0}
+    first = home.asks("completion", body, name="kept")
+    assert first["timings"]["prompt_n"] > 60
+    home.types("restart", name="kept")
+    again = home.asks("completion", body, name="kept")
+    assert again["timings"]["prompt_n"] < 5
+    assert again["timings"]["cache_n"] > 60
+    assert again["content"] == first["content"]
+    # Nothing of it stays on the storage but for the next restart.
+    assert not list((home.workdir / "services" / "kept" / "private").glob("slot-*"))
+    home.types("update", "--context", "512", "--slower", "90%", name="kept")
+    assert home.asks("completion", body, name="kept")["timings"]["prompt_n"] > 60
+    home.types("remove", name="kept")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_takes_back_what_it_has_begun(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with household(tmp_path, tmp_path / "board") as home:
+        words = ("--model", SMALL, "--threads", "1", "--slots", "1", "--context", "256")
+        begun = home.person.start(
+            *("service.install", "--board", "here", "--name", "tutor", "--init", "cron", *words)
+        )
+        wait_until((home.workdir / "services" / "tutor" / "state").exists, within_s=600)
+        begun.send_signal(number)
+        said = begun.communicate(timeout=60)[1]
+        assert begun.returncode == 128 + number, said
+        assert said.count("Interrupted.") == 1
+        assert not list((home.workdir / "services").iterdir())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system takes root")

@@ -22,7 +22,6 @@ from armload.boards.local import LocalHost
 from armload.build.helper import SUPERVISE, helper
 from armload.build.target import machine_architecture
 from armload.core.errors import BoardError, RunError, UsageError
-from armload.core.progress import Silent
 from armload.core.shell import join, quote, render
 from armload.services import asking, updating
 from armload.services.asking import wait_until_ready
@@ -37,22 +36,12 @@ from armload.services.switching import put_on_trial, rolled_back, settled
 from armload.services.unit import UnitFacts, UnitFile, mark, sealed
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
 from tests.golden.results import value
-from tests.supervised import ServiceFolder, is_gone
+from tests.supervised import Heard, ServiceFolder, is_gone
 from tests.system.test_supervise_pass import posted, streamed
 from tests.waiting import wait_until
 
 RECORD = value("installed", dict)["record"]
 MOST_CUTS = 30
-
-
-class Heard(Silent):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said = ""
-
-    def say(self, text: str) -> None:
-        self.said += f"{text}\n"
 
 
 class PowerCutHost(LocalHost):

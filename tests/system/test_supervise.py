@@ -29,7 +29,7 @@ from tests.supervised import ServiceFolder, is_gone
 from tests.waiting import wait_until
 
 NOBODY = 65534
-GAVE_UP, HELD, UNUSABLE = 69, 75, 78
+GAVE_UP, HELD, UNUSABLE, NOT_RUNNING = 69, 75, 78, 3
 FOREVER = "exec sleep 1000"
 SIGNALS = {"READY", "STATUS", "WATCHDOG", "EXTEND_TIMEOUT_USEC", "STOPPING"}
 
@@ -664,3 +664,141 @@ def test_its_script_starts_it(service: ServiceFolder, tmp_path: Path) -> None:
         assert service.waits_for(state="ready")["pid"] == process.pid
         process.terminate()
     assert process.returncode == 0
+
+
+def moved(service: ServiceFolder) -> list[str]:
+    """Return what a server was asked to do with its slots; forget it."""
+    path = service.folder / "slots"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return lines
+
+
+def slot_files(service: ServiceFolder) -> list[str]:
+    return sorted(each.name for each in (service.folder / "private").glob("slot-*"))
+
+
+@pytest.fixture
+def with_slots(service: ServiceFolder) -> ServiceFolder:
+    (service.folder / "keys").write_text("secret\nanother\n")
+    for name, key in (("a", 171), ("b", 171), ("c", 5)):
+        service.behind(name, slots=2, slots_key=key)
+    service.use("a")
+    return service
+
+
+def test_what_slots_hold_is_kept_over_a_restart_and_a_switch(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    service.start()
+    service.waits_for(state="ready")
+    assert service.stop() == 0
+    assert moved(service) == [f"a /slots/{n}?action=save Bearer secret" for n in (0, 1)]
+    assert slot_files(service) == ["slot-0000000000ab-0", "slot-0000000000ab-1"]
+    process = service.start()
+    service.waits_for(state="ready", version="a")
+    wait_until(lambda: not slot_files(service))
+    assert moved(service) == [f"a /slots/{n}?action=restore Bearer secret" for n in (0, 1)]
+    for version, actions in (("b", ["save", "save", "restore", "restore"]), ("c", [])):
+        service.use(version)
+        process.send_signal(signal.SIGHUP)
+        service.waits_for(state="ready", version=version)
+        wait_until(lambda: not slot_files(service))
+        asked = [line.split()[1] for line in moved(service)]
+        assert [each.rpartition("=")[2] for each in asked] == actions
+    assert service.stop() == 0
+    assert slot_files(service) == ["slot-000000000005-0", "slot-000000000005-1"]
+
+
+def test_slots_that_take_too_long_are_dropped(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    (service.folder / "hold").touch()
+    service.start()
+    service.waits_for(state="ready")
+    assert service.stop() == 0
+    assert slot_files(service) == []
+
+
+def test_a_server_that_crashes_leaves_no_slots(with_slots: ServiceFolder) -> None:
+    service = with_slots
+    service.start()
+    child = service.waits_for(state="ready")["child"]
+    os.kill(child, signal.SIGKILL)
+    assert service.process is not None
+    assert service.process.wait(30) == GAVE_UP
+    assert moved(service) == []
+
+
+def tells(service: ServiceFolder, word: str) -> tuple[int, str]:
+    """Say a word to the supervisor of a folder, and return what comes of it."""
+    words = [*service.words, word, str(service.folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.strip()
+
+
+@pytest.fixture
+def told(service: ServiceFolder) -> Iterator[ServiceFolder]:
+    for name in ("a", "b"):
+        service.version(name, FOREVER)
+    service.use("a")
+    yield service
+    tells(service, "stop")
+
+
+def test_words_reach_the_supervisor_of_their_folder(told: ServiceFolder, tmp_path: Path) -> None:
+    other = ServiceFolder(tmp_path / "it's $(id)2", told.words)
+    other.version("a", FOREVER)
+    other.use("a")
+    others = other.start()
+    other.waits_for(state="loading")
+    assert [tells(told, word) for word in ("status", "reload", "stop")] == (
+        [(NOT_RUNNING, "stopped"), (NOT_RUNNING, ""), (0, "")]
+    )
+    for _ in range(2):
+        assert tells(told, "start")[0] == 0
+    pid = told.waits_for(state="loading")["pid"]
+    assert tells(told, "status") == (0, "running")
+    assert os.getsid(pid) == pid, "it would end with the connection"
+    told.use("b")
+    assert tells(told, "reload")[0] == 0
+    assert told.waits_for(state="loading", version="b")["pid"] == pid
+    assert tells(told, "restart")[0] == 0
+    wait_until(lambda: told.state()["pid"] != pid)
+    assert is_gone(pid)
+    assert tells(told, "stop")[0] == 0
+    assert tells(told, "status") == (NOT_RUNNING, "stopped")
+    assert told.state()["state"] == "stopped"
+    assert others.poll() is None
+    assert other.stop() == 0
+    assert tells(told, "dance")[0] == 2
+
+
+def test_what_a_supervisor_has_started_does_not_get_its_hangup(service: ServiceFolder) -> None:
+    """It is called as that is until it becomes another program, and would end then."""
+    service.behind("a")
+    service.use("a")
+    process = service.start()
+    service.waits_for(state="ready")
+    named = [
+        each
+        for each in psutil.Process(process.pid).children()
+        if each.cmdline()[1:] == ([str(service.folder)])
+    ]
+    assert named
+    process.send_signal(signal.SIGSTOP)
+    assert tells(service, "reload")[0] == 0
+    for each in named:
+        status = Path(f"/proc/{each.pid}/status").read_text()
+        pending = [int(line.split()[1], 16) for line in status.splitlines() if "Pnd:" in line]
+        assert not any(bits & 1 << signal.SIGHUP - 1 for bits in pending)
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: "switching from version a to version a" in service.log())
+    assert service.stop() == 0
+
+
+@pytest.mark.exhaustive(covers=["toolchains/board"])
+def test_a_supervisor_that_does_not_end_is_killed_with_its_service(told: ServiceFolder) -> None:
+    tells(told, "start")
+    child = told.waits_for(state="loading")["child"]
+    os.kill(told.state()["pid"], signal.SIGSTOP)
+    assert tells(told, "stop")[0] == 0
+    wait_until(lambda: is_gone(child))

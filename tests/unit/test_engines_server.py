@@ -133,6 +133,47 @@ def test_checkpoints_and_prompts_share_the_prompt_cache(
     assert counted == cache_mib << 20
 
 
+ADDRESS = ServerAddress(behind="private/server.sock", key_file=PurePosixPath("keys"))
+CACHED: dict[str, Any] = {"slots": SLOTS, "context_tokens": 256, "prompt_cache_bytes": 1 << 20}
+
+
+@pytest.mark.parametrize(
+    ("plan", "memory", "address", "kept"),
+    [
+        ({}, None, ADDRESS, SLOTS),
+        ({"prompt_cache_bytes": 0}, None, ADDRESS, 0),
+        ({"speculate": "ngram"}, None, ADDRESS, 0),
+        ({"embeddings": "mean"}, None, ADDRESS, 0),
+        ({}, WINDOWED, ADDRESS, 0),
+        ({}, HYBRID, ADDRESS, 0),
+        ({}, None, None, 0),
+        ({}, None, ADDRESS.model_copy(update={"behind": ""}), 0),
+        ({}, None, ADDRESS.model_copy(update={"sleep_idle_s": 60}), 0),
+    ],
+)
+def test_slots_are_kept_over_a_restart_where_llama_cpp_restores_them(
+    tmp_path: Path,
+    plan: dict[str, Any],
+    memory: ContextMemory | None,
+    address: ServerAddress | None,
+    kept: int,
+) -> None:
+    offered = (
+        *(b"--slot-save-path", b"UNIX socket", b"--spec-ngram-simple-size-n"),
+        b"--sleep-idle-seconds",
+    )
+    program = PROGRAM + b"\0".join(offered) + b"\0"
+    one = engine(tmp_path, program=program, memory=memory)
+    served = Serving(
+        *(ServingPlan(**{**CACHED, **plan}), one.binary, one.model), api_key=KEY, address=address
+    )
+    assert served.kept_slots == kept
+    words = served.command(context())
+    assert (option(words, "--slot-save-path") if "--slot-save-path" in words else "") == (
+        "private" if kept else ""
+    )
+
+
 def test_without_the_size_of_a_checkpoint_there_are_none(tmp_path: Path) -> None:
     plan = ServingPlan(slots=1, context_tokens=SLOT_TOKENS, prompt_cache_bytes=1 << 30)
     unknown = HYBRID.model_copy(update={"is_exact": False})

@@ -15,6 +15,8 @@ import pytest
 from armload.boards.boot import BootFacts, UnusableInit
 from armload.boards.host import Completed
 from armload.boards.local import LocalHost
+from armload.build.helper import SUPERVISE, helper
+from armload.build.target import machine_architecture
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
 from armload.services.folder import end_by_hand
@@ -35,6 +37,7 @@ from armload.services.unit import UnitFacts, check_name, presence
 from armload.services.users import hand_over, remove_user, user_for
 from tests.cron_stand_in import put_crontab
 from tests.openharmony_init import OpenHarmonyInit
+from tests.supervised import ServiceFolder
 from tests.waiting import wait_until
 
 SHELLS = (["dash"], ["mksh"], ["busybox", "sh"])
@@ -143,14 +146,17 @@ def test_systemd_itself_accepts_the_unit(kind: type[Systemd], tmp_path: Path) ->
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Path]:
-    """A service's folder, whose script notes each start and waits."""
+    """A service's folder, with a version that notes each start and waits."""
     folder = tmp_path / ODD / "services" / "chat"
-    folder.mkdir(parents=True)
-    run = folder / "run"
-    run.write_text('cd "${0%/*}"\necho started >>starts\nwhile :; do sleep 0.1; done\n')
+    folder.parent.mkdir(parents=True)
+    program = str(helper(SUPERVISE, architecture=machine_architecture()).path)
+    made = ServiceFolder(folder, [program])
+    made.version("a", "echo started >>starts\nwhile :; do sleep 0.1; done")
+    made.use("a")
+    values = {"name": "chat", "supervise": program, "folder": folder}
+    (folder / "run").write_text(render("service/run.sh.j2", values))
     yield folder
-    stop = render("service/by_hand.sh.j2", {"folder": PurePosixPath(folder), "word": "stop"})
-    subprocess.run(["sh", "-c", stop], check=False, timeout=60)
+    subprocess.run(["sh", folder / "run", "stop"], check=False, timeout=60)
 
 
 def starts(folder: Path) -> int:
@@ -375,7 +381,9 @@ def test_the_best_is_chosen_and_what_lacks_is_said() -> None:
     assert choose(facts, "cron", "kitchen").name == "cron"
     with pytest.raises(UsageError, match=r"no init system 'upstart'\.\nChoose one of systemd, "):
         choose(facts, "upstart", "kitchen")
-    with pytest.raises(BoardError, match=r"Looked for openrc[^;]*\.\nIt can use: systemd, cron"):
+    with pytest.raises(
+        BoardError, match=r"--init openrc: the board does not have it\.\nIt can use: systemd, cron"
+    ):
         choose(facts, "openrc", "kitchen")
     lack = UnusableInit(name="systemd", reason="this login is not root", remedy="Log in as root.")
     with pytest.raises(BoardError, match=r"systemd: this login is not root\.\nLog in as root\."):

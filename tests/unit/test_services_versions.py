@@ -245,10 +245,11 @@ def test_a_board_tells_its_services() -> None:
         told(
             f"#version {RECORD['id']}",
             "#former a",
-            "#kept a",
-            f"#kept {RECORD['id']}",
-            *("#state", json.dumps({**state, **fell}), "#alive"),
-            *("#service.json", json.dumps(RECORD)),
+            "#kept tutor/versions/a/service.json",
+            f"#kept tutor/versions/{RECORD['id']}/service.json",
+            f"#state {json.dumps({**state, **fell})}",
+            "#alive",
+            f"#service.json {json.dumps(RECORD)}",
         ),
         "kitchen",
     )
@@ -264,7 +265,7 @@ def test_a_board_tells_its_services() -> None:
 def test_a_supervisor_that_has_left_says_why_until_the_next_boot(said: str) -> None:
     def condition(state: str, boot_id: str) -> str:
         noted = json.dumps({"state": state, "pid": 7, "boot_id": boot_id})
-        (found,) = parse_services(told("#version v", "#state", noted), "kitchen")
+        (found,) = parse_services(told("#version v", f"#state {noted}"), "kitchen")
         return found.condition
 
     assert condition(said, "0e62-boot") == said
@@ -277,7 +278,7 @@ def test_a_supervisor_that_has_left_says_why_until_the_next_boot(said: str) -> N
 )
 def test_what_no_supervisor_writes_is_no_state(hostile: str) -> None:
     (found,) = parse_services(
-        told("#version v", "#state", hostile, "#alive", "#service.json", hostile), "kitchen"
+        told("#alive", "#version v", f"#state {hostile}", f"#service.json {hostile}"), "kitchen"
     )
     assert (found.state, found.record, found.condition) == (None, None, "not running")
 
@@ -287,11 +288,11 @@ def test_a_rollback_goes_to_another_version_that_is_there() -> None:
         (found,) = parse_services(told("#version b", *lines), "kitchen")
         return found.rollback
 
-    kept = ("#kept a", "#kept b")
+    kept = [f"#kept tutor/versions/{each}/service.json" for each in "ab"]
     assert target("#former a", *kept) == "a"
     assert target("#former x", *kept) is None
     assert target("#former b", *kept) is None
-    (first,) = parse_services(told("#version b", "#kept b"), "kitchen")
+    (first,) = parse_services(told("#version b", *kept[1:]), "kitchen")
     assert not first.is_complete
 
 
@@ -318,7 +319,7 @@ def test_what_was_interrupted_is_seen_by_its_notes(
 def test_a_supervisor_that_cannot_read_the_boot_s_id_is_understood() -> None:
     for noted in ('"boot_id":null', '"boot_id":""'):
         state = f'{{"state":"failed","pid":7,{noted}}}'
-        (found,) = parse_services(told("#version b", "#state", state), "kitchen")
+        (found,) = parse_services(told("#version b", f"#state {state}"), "kitchen")
         assert found.state is not None
         assert (found.state.state, found.condition) == ("failed", "not running")
 

@@ -1,6 +1,7 @@
 /* Keeps a service of the board running, and writes down how it is doing:
  *
  *     supervise FOLDER
+ *     supervise start|stop|restart|reload|status FOLDER
  *
  * FOLDER/version names the version in force. Its script, versions/<id>/start, runs under sh in
  * FOLDER as a process group of its own, which never outlives this process. When it ends, it is
@@ -12,6 +13,9 @@
  *                          listens on private/server.sock instead; see supervise_front.h
  *     drain_s              how long requests that it has may take before another version replaces it
  *                          (300); only with listen
+ *     slots, slots_key     of how many slots it keeps what they hold over a restart, and a number that
+ *                          two versions share that can read it (0, 0); only with listen, and with
+ *                          llama-server's --slot-save-path private; see supervise_slots.h
  *     address              to connect to (127.0.0.1), IPv4 or IPv6; the service is not started
  *                          before the board has this address
  *     health               yes (default): ready when GET /health answers 200;
@@ -30,6 +34,9 @@
  *                          which then becomes the one in force, and trial is removed;
  *                          otherwise the exit status is 69
  *
+ * With a word, it tells the supervisor of FOLDER that, and ends: start, away from the terminal; stop,
+ * within 25 s, and restart; reload (SIGHUP); status, 3 where there is none.
+ *
  * SIGHUP reads FOLDER/version again and restarts the service with it; if that version cannot be
  * used, the running one is left alone. SIGTERM and SIGINT stop the service. FOLDER/state is one JSON
  * object, written on each change and every minute; its times are seconds since boot. systemd is
@@ -44,9 +51,11 @@
 
 #include "armload_line.h"
 #include "supervise_child.h"
+#include "supervise_command.h"
 #include "supervise_front.h"
 #include "supervise_health.h"
 #include "supervise_notify.h"
+#include "supervise_slots.h"
 
 enum {
     GAVE_UP = 69,
@@ -160,6 +169,7 @@ static _Noreturn void leave(enum phase phase, int status)
 {
     notify("STOPPING=1\n");
     enter(phase, now_ms());
+    close_front(); /* whoever starts it again at once finds the port free */
     exit(status);
 }
 
@@ -308,6 +318,7 @@ static void look_at_health(int64_t now)
     if (service.phase == LOADING && answer == HEALTHY) {
         service.ready_ms = now;
         enter(READY, now);
+        restore_slots(settings);
     }
     if (service.phase == READY && answer != SILENT)
         service.ask_ms = now + settings->silence_s * 1000 / QUESTIONS_IN_SILENCE;
@@ -372,6 +383,14 @@ static void read_next(void)
         service.switches = true;
 }
 
+/* For a version that could not read them, nothing is saved. */
+static bool has_to_save(int64_t now)
+{
+    const struct settings *settings = &service.version.settings;
+    bool are_read = service.stops || service.next.settings.slots_key == settings->slots_key;
+    return service.phase == READY && are_read && saves_slots(settings, now);
+}
+
 /* Requests that come now wait for the next version, unless it is there to take them; those that the
  * server has are finished before. */
 static void drain(int64_t now)
@@ -396,14 +415,16 @@ static void take_signals(int signals, int64_t now)
         else if (about.ssi_signo != SIGCHLD)
             service.stops = true;
     }
-    if (service.stops && service.phase <= READY)
-        end(NULL, SIGTERM, now);
-    else if (service.switches && service.phase <= READY && service.drained_ms == NEVER)
+    if (service.stops && service.phase <= READY) {
+        if (!has_to_save(now))
+            end(NULL, SIGTERM, now);
+    } else if (service.switches && service.phase <= READY && service.drained_ms == NEVER)
         drain(now);
 }
 
 static void go_on(int64_t now)
 {
+    look_at_slots();
     if (service.phase == PAUSING && service.stops) {
         service.ready_ms = NEVER;
         leave(STOPPED, 0);
@@ -423,7 +444,7 @@ static void go_on(int64_t now)
         service.until_ms = NEVER;
     } else if (service.phase <= READY) {
         look_after(now);
-        if (service.phase <= READY && is_drained(now))
+        if (service.phase <= READY && is_drained(now) && !has_to_save(now))
             end(NULL, SIGTERM, now);
     }
     if (front.count > 0 && service.phase < STOPPED)
@@ -512,10 +533,8 @@ static void read_first_version(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fputs("usage: supervise FOLDER\n", stderr);
-        return 2;
-    }
+    if (argc != 2)
+        return carry_out(argc == 3 ? argv[1] : "", argv[0], argv[argc - 1]);
     int signals = block_signals();
     if (signals < 0) {
         fprintf(stderr, "supervise: cannot read signals: %s\n", strerror(errno));

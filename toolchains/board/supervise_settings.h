@@ -19,7 +19,7 @@ enum { PROBLEM_BYTES = 256, MOST_LISTENERS = 8 };
 
 struct settings {
     int64_t port, uid, gid, oom_score_adj, nice, memory_limit_bytes, log_bytes, load_s;
-    int64_t failures, pause_s, settled_s, silence_s, stop_s, drain_s;
+    int64_t failures, pause_s, settled_s, silence_s, stop_s, drain_s, slots, slots_key;
     struct sockaddr_storage address, listeners[MOST_LISTENERS];
     int listener_count;
     bool only_connects;
@@ -48,6 +48,8 @@ static const struct key {
     KEY(silence_s, 1, 1000000, 60),
     KEY(stop_s, 0, 1000, 10),
     KEY(drain_s, 0, 1000000, 300),
+    KEY(slots, 0, 256, 0),
+    KEY(slots_key, 0, INT64_MAX, 0),
 };
 
 enum { KEY_COUNT = sizeof KEYS / sizeof *KEYS };

@@ -159,7 +159,7 @@ def wanted_models(options: ServiceModels, request: Request) -> tuple[WantedModel
     return tuple(found)
 
 
-@verb(InstallOptions, keeps=True)
+@verb(InstallOptions, keeps=True, takes_back=True)
 def install(options: InstallOptions) -> Result:
     """Install a model as a service that a board starts whenever it boots.
 
@@ -392,7 +392,7 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
     ] = False
 
 
-@verb(UpdateOptions, keeps=True)
+@verb(UpdateOptions, keeps=True, takes_back=True)
 def update(options: UpdateOptions) -> Result:
     """Change an installed service; the former version goes on if that fails.
 
@@ -425,7 +425,7 @@ def update(options: UpdateOptions) -> Result:
     return UpdatedOnBoards(outcomes=in_turn(boards, put, terminal.progress()))
 
 
-@verb(OneServiceOptions)
+@verb(OneServiceOptions, takes_back=True)
 def rollback(options: OneServiceOptions) -> Result:
     """Put a service's former version in force again; nothing is copied.
 

@@ -54,7 +54,7 @@ def logits_by_a_node(
     source = distributed_source()
     (node,) = build(target, programs=(DLLAMA,), source=source, progress=progress)
     (scorer,) = build(target, programs=(SCORER,), progress=progress)
-    threads = settings.threads or len(os.sched_getaffinity(0))
+    threads = settings.threads or os.cpu_count() or 1
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="reference-") as name:
         folder = Path(name)

@@ -60,6 +60,9 @@ _TAKE_WHOLE_WORDS = frozenset(
 )
 """With them, a word that is a token is not merged."""
 
+_MOST_LETTERS = 1 << 19
+"""Of a text that is counted: some seconds, and beyond most contexts."""
+
 Rank = Callable[[str, str], float | None]
 
 
@@ -67,11 +70,14 @@ Rank = Callable[[str, str], float | None]
 def count_tokens(path: Path, text: str) -> int | None:
     """Return how many tokens llama.cpp reads in a text, those that it adds counted.
 
-    None where it is not known: the vocabulary is of another kind, or the text holds special tokens.
+    None where it is not known: the vocabulary is of another kind, or the text holds special tokens
+    or is too long to be counted here.
 
     Raises:
         OSError: the file cannot be read.
     """
+    if len(text) > _MOST_LETTERS:
+        return None
     header = read_header(path, strings_of=_TOKENS, numbers_of=_KINDS)
     tokens = header.metadata.get(_TOKENS)
     if not isinstance(tokens, Array) or _has_special(header, tokens.strings, text):

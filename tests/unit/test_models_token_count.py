@@ -61,12 +61,14 @@ def test_merges_do_not_cross_words_and_the_first_of_them_goes_first(tmp_path: Pa
     assert count_tokens(path, "\u00fc") == 2, "two bytes"
 
 
-def test_what_is_not_known_is_not_counted(tmp_path: Path) -> None:
+def test_what_is_not_known_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = _byte_pairs(tmp_path / "other.gguf", "of-tomorrow", ["a b"])
     assert count_tokens(other, "ab") is None
     special = _byte_pairs(tmp_path / "special.gguf", "gpt-2", ["a b"], special="<|end|>")
     assert count_tokens(special, "ab") == 1
     assert count_tokens(special, "ab<|end|>") is None
+    monkeypatch.setattr(token_count, "_MOST_LETTERS", 1)
+    assert count_tokens(special, "abab") is None
 
 
 @pytest.mark.exhaustive(covers=["armload/models/token_count.py"])

@@ -54,7 +54,7 @@ _OTHERS = frozenset(
         *("alias", "api-key", "api-key-file", "api-prefix", "cache-reuse", "cors-credentials"),
         *("cors-origins", "host", "models-dir", "models-max", "models-preset", "reuse-port"),
         *("sleep-idle-seconds", "ssl-cert-file", "ssl-key-file", "threads-http", "timeout"),
-        *("mtmd-batch-max-tokens",),
+        *("mtmd-batch-max-tokens", "slot-save-path"),
         *("summary", "library-path"),  # vulkaninfo, ld.so
         *("poll",),  # distributed-llama's program of ours
         *("no-block", "property", "quiet", "user", "value"),  # systemctl

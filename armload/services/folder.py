@@ -203,14 +203,13 @@ def write_speed(host: Host, layout: ServiceLayout, version_id: str, content: str
     host.write(path, [f"{content}\n".encode()])
 
 
-def delete_folder(host: Host, folder: PurePosixPath, facts: BootFacts | None = None) -> None:
-    """Delete a service's folder, or a version's, so that a power cut does not bring it back.
+def delete_folder(host: Host, facts: BootFacts, folder: PurePosixPath) -> None:
+    """Delete a service's folder, or that of a version being tried, however a power cut comes.
 
-    Args:
-        facts: of the board, to delete also what the service's user has put there into folders.
+    In it are folders of the service's user, which the login may not be able to empty.
     """
     script = f"{join(['rm', '-rf', '--', folder])} && sync"
-    _do(host, as_root(script, facts) if facts else script, f"{folder}")
+    _do(host, as_root(script, facts), f"{folder}")
 
 
 def delete_version(host: Host, layout: ServiceLayout, version_id: str) -> None:
@@ -222,7 +221,7 @@ def delete_version(host: Host, layout: ServiceLayout, version_id: str) -> None:
 def end_trying(host: Host, facts: BootFacts, layout: ServiceLayout) -> None:
     """End a version that is being tried, and delete its folder; harmless where there is none."""
     end_by_hand(host, facts, layout.trying.folder)
-    delete_folder(host, layout.trying.folder)
+    delete_folder(host, facts, layout.trying.folder)
 
 
 def end_by_hand(host: Host, facts: BootFacts, folder: PurePosixPath) -> None:

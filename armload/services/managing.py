@@ -196,7 +196,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             end_trying(host, facts, layout)
             kept = remove_unit(host, facts, init, unit)
             end_by_hand(host, facts, layout.folder)
-            delete_folder(host, layout.folder, facts)
+            delete_folder(host, facts, layout.folder)
     if kept:
         progress.say(
             f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "

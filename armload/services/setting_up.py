@@ -260,7 +260,7 @@ def undo(
     """Take away what installing a service has left; what cannot be is said."""
     try:
         remove_unit(host, *chosen, unit)
-        delete_folder(host, layout.folder)
+        delete_folder(host, chosen.facts, layout.folder)
     except ArmloadError as error:
         progress.say(
             f"{error.message} Remove what is left: armload service.remove --board {host.name} "

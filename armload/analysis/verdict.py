@@ -166,6 +166,11 @@ class Verdict(Value):
     reasons: tuple[str, ...] = ()
     findings: tuple[KeptFinding, ...] = ()
 
+    @property
+    def names(self) -> str:
+        """The kinds of reasons, each once: a run may be contended in two ways."""
+        return ", ".join(dict.fromkeys(each.name for each in self.findings))
+
     @classmethod
     def of(cls, found: Iterable[RunFinding], *, advises: bool = True) -> Verdict:
         """Return the verdict that findings make.

@@ -88,7 +88,7 @@ def progress_line(runs: Sequence[Run]) -> str:
     found = known(runs)
     together = f"; {_width(found)}" if found and found.within is not None else ""
     if not counts(latest):
-        together = f"; not counted: {', '.join(each.name for each in latest.verdict.findings)}"
+        together = f"; not counted: {latest.verdict.names}"
     summary = latest.summary
     median = f"{words.seconds(summary.median_s)} per {summary.unit} (median)"
     return f"run {len(runs)}: {median}{together}"

@@ -8,13 +8,14 @@ import pytest
 
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.contention import Contended, Unsteady
+from armload.analysis.emulation import EmulatorDelayed
 from armload.analysis.finding import RunFinding
 from armload.analysis.output_doubts import DegenerateText, Failed, OutputCount, TextDiffers
 from armload.analysis.precision import MoreTokens, TooFewTokens, WideSpread
 from armload.analysis.run import Run
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.throttling import Throttled
-from armload.analysis.verdict import StorageFull, Swapping, judge
+from armload.analysis.verdict import StorageFull, Swapping, Verdict, judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import SweepPoint, Watched
 from armload.engines.output import Output
@@ -339,3 +340,13 @@ def test_few_tokens_are_no_doubt_about_a_run_that_measures_something_else() -> N
     )
     assert [doubt.name for doubt in doubted] == ["imprecise"]
     assert scored == []
+
+
+def test_a_kind_of_reason_is_named_once() -> None:
+    preempted = Contended(
+        threads=2, busy_share=0.8, switches=192, per="token", process=None, workstation=None
+    )
+    delayed = EmulatorDelayed(cpu_share=0.49, cores=2, load=5.6, board_cores=2)
+    verdict = Verdict.of([preempted, delayed])
+    assert len(verdict.reasons) == 2
+    assert verdict.names == "contended"

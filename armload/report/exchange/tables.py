@@ -120,7 +120,7 @@ _CSV: Mapping[str, Callable[[Run], object]] = {
     "power_sees": lambda run: run.energy and run.energy.sees,
     "subtracts_idle": lambda run: run.energy and run.energy.subtracts_idle,
     "is_valid": lambda run: run.verdict.valid,
-    "findings": lambda run: ", ".join(each.name for each in run.verdict.findings),
+    "findings": lambda run: run.verdict.names,
     "reasons": lambda run: " ".join(run.verdict.reasons),
 }
 

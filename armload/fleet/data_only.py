@@ -68,7 +68,7 @@ _TAKEN: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class TaskResult:
+class GatewayReply:
     """The result of a task, apart from all that Dask itself reads.
 
     Attributes:
@@ -134,7 +134,7 @@ class _Message:
 
     def __init__(self, frames: Sequence[memoryview]) -> None:
         self._frames = frames
-        self._replies: dict[int, TaskResult | str] = {}
+        self._replies: dict[int, GatewayReply | str] = {}
         self._containers = 0
         self._reply_bytes = 0
 
@@ -157,7 +157,7 @@ class _Message:
 
     def _plain(self, value: Any) -> Any:
         """Return what a message may contain; containers are plain already."""
-        taken = (str, bool, int, float, type(None), tuple, dict, TaskResult)
+        taken = (str, bool, int, float, type(None), tuple, dict, GatewayReply)
         return value if isinstance(value, taken) else _WITHHELD
 
     def _row(self, items: Sequence[Any]) -> tuple[Any, ...]:
@@ -185,7 +185,7 @@ class _Message:
         if self._containers > _HEAD_CONTAINERS:
             raise RefusedError("a message with too many parts")
 
-    def _reply(self, number: int) -> TaskResult | str:
+    def _reply(self, number: int) -> GatewayReply | str:
         if not 0 < number < len(self._frames):
             raise RefusedError("a message that lacks a part")
         header = self._head(self._frames[number], marks=False)
@@ -201,7 +201,7 @@ class _Message:
             content = msgpack.unpackb(b"".join(parts), **bounds)
         except (ValueError, msgpack.UnpackException):
             return _WITHHELD
-        return TaskResult(content)
+        return GatewayReply(content)
 
 
 class _DataOnly(TCP):

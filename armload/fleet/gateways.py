@@ -298,7 +298,7 @@ class Call:
                 shown.show(event)
 
     def _result(self) -> bytes:
-        from armload.fleet.data_only import RESULT_S, TaskResult
+        from armload.fleet.data_only import RESULT_S, GatewayReply
 
         try:
             reply = self.future.result(timeout=RESULT_S)
@@ -308,7 +308,7 @@ class Call:
                 raise self.gateways.lost(self.client) from error
             self.gateways.check(self.client, self.worker)
             reply = None
-        if isinstance(reply, TaskResult) and isinstance(reply.content, bytes):
+        if isinstance(reply, GatewayReply) and isinstance(reply.content, bytes):
             return reply.content
         raise TransferError(
             f"The worker at {self.worker} sent a pickle or something else than armload's data, "

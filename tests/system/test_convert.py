@@ -298,7 +298,7 @@ def test_an_adapter_computes_what_the_model_does_that_it_was_merged_into(person:
     converts(person, "llama", "--type", "F32", "--output", "plain.gguf")
     words = ("--model", "plain.gguf", "--prompt", TEMPLATED, "-n", "8")
     plain = person.benches(*words, board="here")
-    adapted = person.benches(*words, "--lora", "style-F32.gguf", board="here")
+    adapted = person.benches(*words, "--lora", "style-F32.gguf:16", board="here")
     assert plain["text"] != adapted["text"]
 
 

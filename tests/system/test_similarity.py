@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from armload.conversion.checkpoints.installing import KIND
-from armload.core.places import cache_folder
+from armload.conversion.checkpoints.environment import pinned_packages
+from armload.conversion.checkpoints.installing import environment
+from armload.core.progress import Silent
 from armload.evaluation.similarity import read_pairs
 from tests.encoders import write_bert
 from tests.person import Person
@@ -113,5 +114,5 @@ def test_an_encoder_finds_pairs_as_alike_as_in_transformers(ann: Person) -> None
 
 
 def _converters_python() -> Path:
-    (python,) = (cache_folder() / KIND).glob("*/bin/python")
-    return python
+    with environment(pinned_packages(), lambda _: True, Silent()) as held:
+        return held.python

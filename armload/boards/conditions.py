@@ -171,6 +171,10 @@ class Conditions(Value):
         cores = len(self.usual_cores)
         return min(cores, self.cpus.quota_threads or cores)
 
+    def threads_as_asked(self, asked: int | None) -> int | None:
+        """Return threads that another board was asked for; none where they are too many here."""
+        return asked if (asked or 0) <= self.usual_threads else None
+
     @property
     def memory_and_swap_bytes(self) -> int:
         """All of the memory and of the swap: what a program can reserve at most.

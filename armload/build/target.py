@@ -99,6 +99,10 @@ class Target(Value):
         return features
 
 
+HOST = "host"
+"""The target of this machine's own CPU."""
+
+
 def load_target(name: str) -> Target:
     """Read the target called ``name``; what it leaves to this machine is filled in.
 

@@ -356,16 +356,15 @@ class Serving(ModelEngine[ServingPlan]):
         asked = super().simulation(context)
         if asked is None:
             return None
-        asked = asked.without(_KEY_FILE)
-        if self.kept_slots:
-            asked = asked.without(_SLOT_FOLDER)
-        if self.projector is not None:
-            asked = asked.without("--mmproj")
+        slots = (_SLOT_FOLDER,) if self.kept_slots else ()
+        projector = ("--mmproj",) if self.projector else ()
+        asked = asked.without(_KEY_FILE, *slots, *projector)
+        if self.plan.speculate is None:
+            return asked
         words = list(asked.command)
-        if self.plan.speculate is not None:
-            drafting = list(drafting_words(self.plan.speculate, context.layout, self.draft))
-            at = words.index(drafting[0])
-            del words[at : at + len(drafting)]  # the second model is not there yet
+        drafting = list(drafting_words(self.plan.speculate, context.layout, self.draft))
+        at = words.index(drafting[0])
+        del words[at : at + len(drafting)]  # the second model is not there yet
         return asked.model_copy(update={"command": tuple(words)})
 
     def service_options(self, layout: Layout) -> ServiceOptions:

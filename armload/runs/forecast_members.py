@@ -108,8 +108,7 @@ class ReachedMember:
             words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
             plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
         if not self.is_first:
-            most = found.conditions.usual_threads
-            threads = plan.threads if (plan.threads or 0) <= most else None
+            threads = found.conditions.threads_as_asked(plan.threads)
             plan = plan.model_copy(update={"cpus": None, "threads": threads})
         notes: tuple[PredictionNote, ...] = ()
         if self.header is not None:

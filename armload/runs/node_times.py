@@ -6,6 +6,7 @@ Of a model that is large, it computes some of the layers.
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -103,7 +104,7 @@ class NodePart(Value):
     def batch_tokens(self) -> int:
         return min(self.plan.micro_batch_tokens or BATCH_TOKENS, self.context_tokens)
 
-    @property
+    @cached_property
     def timed(self) -> DistributedModel:
         """The model, with as many of its layers as are timed."""
         bytes_of = {
@@ -207,6 +208,6 @@ def _threads(where: ReachedBoard, part: NodePart) -> int:
         cores=part.settings.cores_on(where.found),
     )
     asked = part.plan.threads
-    if not part.is_first and (asked or 0) > where.found.conditions.usual_threads:
-        asked = None
+    if not part.is_first:
+        asked = where.found.conditions.threads_as_asked(asked)
     return threads_of(asked, context)

@@ -32,7 +32,7 @@ from armload.runs.predicting import (
     predictor_of,
 )
 from armload.runs.request import Request
-from armload.runs.session import ReachedBoard, Session, leased_boards, session
+from armload.runs.session import Predictor, ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over
 
 BoardEngine = Completion | DistributedRun | Scoring
@@ -146,15 +146,10 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
-        said = self._progress if warns else Silent()
-        if isinstance(engine, DistributedRun):
-            predictor = distributed_predictor(self.where, engine, said)
-        else:
-            predictor = predictor_of(
-                *(self.where, engine.model, engine.continuation),
-                said,
-                is_kept=engine.keeps_forecast,
-            )
+        predictor = _predictor(
+            *(self.where, engine, self._progress if warns else Silent()),
+            is_kept=engine.keeps_forecast,
+        )
         if isinstance(engine, Completion):
             fill_context(self.where, engine, self._progress)
         run, _ = execute(
@@ -183,11 +178,16 @@ class ConnectedBoard:
         if where.group is not None:
             with leased_boards(where, self._progress):  # what is measured is kept for the run
                 divided = spread_over(where, engine, self._progress)
-        if isinstance(engine, DistributedRun):
-            predict = distributed_predictor(where, engine, Silent())
-        else:
-            predict = predictor_of(where, engine.model, engine.continuation, Silent())
+        predict = _predictor(where, engine, Silent(), is_kept=True)
         return predict(where.found, engine.memory, divided)
+
+
+def _predictor(
+    where: Session, engine: BoardEngine, progress: Progress, *, is_kept: bool
+) -> Predictor:
+    if isinstance(engine, DistributedRun):
+        return distributed_predictor(where, engine, progress)
+    return predictor_of(where, engine.model, engine.continuation, progress, is_kept=is_kept)
 
 
 class ConnectedBoards(Generic[OpenedBoard]):

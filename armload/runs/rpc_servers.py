@@ -138,8 +138,7 @@ def _started(
     address = listening_address(host, listen)
     divisible = engine.spreadable
     asked = divisible.threads if divisible else engine.settings.threads
-    most = member.found.conditions.usual_threads
-    threads = asked if asked is not None and asked <= most else None
+    threads = member.found.conditions.threads_as_asked(asked)
     plan = WorkerPlan(address=address, port=free_port(host), threads=threads)
     server = engine.worker(plan) or RpcServer(plan, member.binaries[RPC_SERVER])
     server.check(host, board, member.found, progress)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.build.builder import build
 from armload.build.programs import SCORER
-from armload.build.target import load_target
+from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.program import OFFLINE
@@ -31,7 +31,6 @@ _KEPT_TYPE, _ROUNDED_AS = "MXFP4", "BF16"
 """What experts may stay in whatever the type. llama.cpp rounds what it multiplies them with to
 8 bits, which is as much as BF16 keeps of a weight."""
 
-_HOST = "host"
 _CONTEXT = ".context_length"
 _WINDOW = ".attention.sliding_window"
 _PYTHON_BYTES = 1_500_000_000
@@ -178,7 +177,7 @@ def check_gguf(
         adapter: that is added to both, as PEFT saved it and as converted; none without.
     """
     try:
-        (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
+        (scorer,) = build(load_target(HOST), programs=[SCORER], progress=progress)
     except (BuildError, MissingToolError, UsageError) as error:
         return ConversionCheck(
             unchecked=(f"tokens and logits, because {SCORER} is unavailable: {error.message}",)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from armload.build.builder import build
 from armload.build.programs import SEEING_SCORER
-from armload.build.target import load_target
+from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import CONFIG, Checkpoint, read_object
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.forms import GGUF_BITS, gguf_projectors
@@ -20,7 +20,6 @@ from armload.core.values import Count, Finite, Value
 
 PROJECTOR_TYPES = ("F32", "F16", "BF16", "Q8_0")
 _OTHERS = "F16"
-_HOST = "host"
 
 
 class ComparedImage(Value):
@@ -103,7 +102,7 @@ def compare_images(
         DataError: they are others, or llama.cpp cannot compute them.
     """
     try:
-        (scorer,) = build(load_target(_HOST), programs=[SEEING_SCORER], progress=progress)
+        (scorer,) = build(load_target(HOST), programs=[SEEING_SCORER], progress=progress)
     except (BuildError, MissingToolError, UsageError) as error:
         return ImageFindings(unchecked=f"{SEEING_SCORER} is unavailable: {error.message}")
     script = data_path("toolchains", "converters", "check_projector.py")

@@ -13,7 +13,7 @@ from pathlib import Path
 from armload.build.builder import build
 from armload.build.programs import DLLAMA, SCORER
 from armload.build.source import distributed_source
-from armload.build.target import load_target
+from armload.build.target import HOST, load_target
 from armload.conversion.distributed import converted_files
 from armload.core.errors import RunError
 from armload.core.places import cache_folder
@@ -25,8 +25,6 @@ from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 
 NODES = "dllama"
-_HERE = "host"
-"""The target of this machine's own CPU."""
 
 _Words = Sequence[str | Path]
 
@@ -50,7 +48,7 @@ def logits_by_a_node(
     import numpy as np
 
     converted = converted_files(model, progress)
-    target = load_target(_HERE)
+    target = load_target(HOST)
     source = distributed_source()
     (node,) = build(target, programs=(DLLAMA,), source=source, progress=progress)
     (scorer,) = build(target, programs=(SCORER,), progress=progress)

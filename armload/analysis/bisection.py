@@ -126,14 +126,14 @@ class History(Protocol):
     def parent(self, commit: str) -> str: ...
 
 
-Measure = Callable[[str], Sample]
+RunCommit = Callable[[str], Sample]
 """Runs a commit once more, or says why it cannot be built."""
 
 
 def search(
     wanted: BisectionGoal,
     history: History,
-    measure: Measure,
+    run: RunCommit,
     *,
     seed: str,
     said: Callable[[JudgedCommit], None] = lambda _: None,
@@ -151,7 +151,7 @@ def search(
             the bad one is not bad.
         InconclusiveError: the runs differ too much to tell the two apart.
     """
-    return _Search(wanted, history, measure, random.Random(seed), said).run()  # noqa: S311 - no secret
+    return _Search(wanted, history, run, random.Random(seed), said).run()  # noqa: S311 - no secret
 
 
 class _Search:
@@ -159,13 +159,13 @@ class _Search:
         self,
         wanted: BisectionGoal,
         history: History,
-        measure: Measure,
+        run: RunCommit,
         lots: random.Random,
         said: Callable[[JudgedCommit], None],
     ) -> None:
         self._wanted = wanted
         self._history = history
-        self._measure = measure
+        self._run = run
         self._lots = lots
         self._said = said
         self._judged: list[JudgedCommit] = []
@@ -384,7 +384,7 @@ class _Search:
         return (second if second.failure else self._sample(one)), second
 
     def _sample(self, commit: str) -> Sample:
-        sample = self._measure(commit)
+        sample = self._run(commit)
         self._runs += bool(sample.run)
         return sample
 

@@ -314,17 +314,17 @@ def boards_of(cells: Iterable[Cell]) -> list[str]:
     return list(grouped(cells, lambda cell: cell.settings[BOARD]))
 
 
-Measure = Literal["decode", "prefill"]
+RatedPhase = Literal["decode", "prefill"]
 
 
-def rate_of(cell: Cell, measure: Measure = "decode") -> Estimate | None:
+def rate_of(cell: Cell, phase: RatedPhase = "decode") -> Estimate | None:
     """Return a cell's tokens per second."""
-    return cell.decode_tps if measure == "decode" else cell.prefill_tps
+    return cell.decode_tps if phase == "decode" else cell.prefill_tps
 
 
-def tps_of(cell: Cell, measure: Measure = "decode") -> float:
+def tps_of(cell: Cell, phase: RatedPhase = "decode") -> float:
     """Return a cell's median tokens per second, 0 where there is none."""
-    rate = rate_of(cell, measure)
+    rate = rate_of(cell, phase)
     return rate.value if rate else 0.0
 
 
@@ -333,7 +333,7 @@ def are_a_suite(cells: Iterable[Cell]) -> bool:
     return len({cell.settings[TEST] for cell in cells} - {NONE}) > 1
 
 
-def fastest(cells: Iterable[Cell], measure: Measure = "decode") -> Cell | None:
+def fastest(cells: Iterable[Cell], phase: RatedPhase = "decode") -> Cell | None:
     """Return the valid cell with the highest rate; none where none is valid.
 
     Different tests of a suite have none: their rates tell about the tests.
@@ -341,19 +341,19 @@ def fastest(cells: Iterable[Cell], measure: Measure = "decode") -> Cell | None:
     cells = list(cells)
     if are_a_suite(cells):
         return None
-    rated = [cell for cell in cells if cell.is_valid and rate_of(cell, measure)]
-    return max(rated, key=lambda cell: tps_of(cell, measure), default=None)
+    rated = [cell for cell in cells if cell.is_valid and rate_of(cell, phase)]
+    return max(rated, key=lambda cell: tps_of(cell, phase), default=None)
 
 
-def as_fast_as(best: Cell, cells: Iterable[Cell], measure: Measure = "decode") -> list[Cell]:
+def as_fast_as(best: Cell, cells: Iterable[Cell], phase: RatedPhase = "decode") -> list[Cell]:
     """Return the other valid cells that may be as fast, with 95% confidence."""
     return [
         cell
         for cell in cells
         if cell is not best
         and cell.is_valid
-        and rate_of(cell, measure)
-        and not _slower_for_sure(cell, best, measure)
+        and rate_of(cell, phase)
+        and not _slower_for_sure(cell, best, phase)
     ]
 
 
@@ -367,12 +367,12 @@ def fastest_of_each(cells: Sequence[Cell], most: int) -> list[Cell]:
     return [cell for cell in cells if cell in kept]
 
 
-def _slower_for_sure(cell: Cell, best: Cell, measure: Measure) -> bool:
-    if measure == "decode" and cell.rows_s and best.rows_s:
+def _slower_for_sure(cell: Cell, best: Cell, phase: RatedPhase) -> bool:
+    if phase == "decode" and cell.rows_s and best.rows_s:
         return ratio_of_tokens(best.rows_s, cell.rows_s).low > 1
-    return ratio_of_runs(_rates(cell, measure), _rates(best, measure)).low > 1
+    return ratio_of_runs(_rates(cell, phase), _rates(best, phase)).low > 1
 
 
-def _rates(cell: Cell, measure: Measure) -> list[float]:
-    rates = [each.decode_tps if measure == "decode" else each.prefill_tps for each in cell.figures]
+def _rates(cell: Cell, phase: RatedPhase) -> list[float]:
+    rates = [each.decode_tps if phase == "decode" else each.prefill_tps for each in cell.figures]
     return [rate for rate in rates if rate]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from armload.report import formatting as words
 from armload.report.cells import (
     Cell,
-    Measure,
+    RatedPhase,
     as_fast_as,
     fastest,
     grouped,
@@ -33,14 +33,14 @@ LOGARITHMIC_FROM = 8
 """Thread counts that differ by so many times are laid out as their doublings."""
 
 
-def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
+def threads(cells: Sequence[Cell], phase: RatedPhase) -> Figure | None:
     """Draw a line for each series with several thread counts; none without such a series."""
-    lines = _lines(cells, measure)
+    lines = _lines(cells, phase)
     if not lines:
         return None
-    title = f"{measure.capitalize()} rate against threads"
-    sentence = _sentence(lines, measure)
-    points, doubtful = _points(lines, measure), _doubtful(lines, measure)
+    title = f"{phase.capitalize()} rate against threads"
+    sentence = _sentence(lines, phase)
+    points, doubtful = _points(lines, phase), _doubtful(lines, phase)
     series = [legend_line(line) for line in lines] if points else []
     key = lines_key("kind", series, doubtful=NOT_VALID if doubtful else "")
     counts = sorted({row["threads"] for row in (*points, *doubtful)})
@@ -59,7 +59,7 @@ def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
     is_far = max(rates_shown) > FAR_APART * min(rates_shown)
     y = axis(
         "tps",
-        f"{measure} (tokens/s)",
+        f"{phase} (tokens/s)",
         zero=True,
         padding=24 if is_far else None,
         is_log=is_far,
@@ -84,7 +84,7 @@ def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
     if doubtful:
         layers.append(Plot(rows="doubtful", x=x, y=y, key=key).points(size=130, said=said))
     return drawn(
-        f"threads-{measure}",
+        f"threads-{phase}",
         title,
         sentence,
         layers,
@@ -94,56 +94,56 @@ def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
     )
 
 
-def _lines(cells: Sequence[Cell], measure: Measure) -> dict[str, list[Cell]]:
-    known = [cell for cell in cells if cell.threads is not None and rate_of(cell, measure)]
+def _lines(cells: Sequence[Cell], phase: RatedPhase) -> dict[str, list[Cell]]:
+    known = [cell for cell in cells if cell.threads is not None and rate_of(cell, phase)]
     several = {
         series: sorted(group, key=lambda cell: cell.threads or 0)
         for series, group in grouped(known, lambda cell: cell.series).items()
         if len({cell.threads for cell in group}) > 1
     }
     peaks = {
-        series: max(tps_of(cell, measure) for cell in group) for series, group in several.items()
+        series: max(tps_of(cell, phase) for cell in group) for series, group in several.items()
     }
     ranked = sorted(several, key=peaks.__getitem__, reverse=True)
     return {series: several[series] for series in several if series in ranked[:MOST_LINES]}
 
 
-def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
-    bests = {series: fastest(cells, measure) for series, cells in lines.items()}
+def _sentence(lines: dict[str, list[Cell]], phase: RatedPhase) -> str:
+    bests = {series: fastest(cells, phase) for series, cells in lines.items()}
     known = {series: best for series, best in bests.items() if best}
     if not known:
-        return f"No {measure} rate is valid, so the best number of threads is unknown."
-    first = max(known, key=lambda series: tps_of(known[series], measure))
-    clause = _clause(known[first], lines[first], measure)
+        return f"No {phase} rate is valid, so the best number of threads is unknown."
+    first = max(known, key=lambda series: tps_of(known[series], phase))
+    clause = _clause(known[first], lines[first], phase)
     if len(lines) > 1:
         clause = f"{first} is {clause[0].lower()}{clause[1:]}"
     others = sorted(
         (series for series in known if series != first),
-        key=lambda series: tps_of(known[series], measure),
+        key=lambda series: tps_of(known[series], phase),
         reverse=True,
     )
     if 0 < len(others) <= MOST_NAMED:
         named = (
-            f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], measure))})"
+            f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], phase))})"
             for series in others
         )
         clause += f"; {', '.join(named)}"
     return f"{clause}."
 
 
-def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
+def _clause(best: Cell, cells: Sequence[Cell], phase: RatedPhase) -> str:
     is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
     tried = ", the most that were tried" if is_last else ""
     clause = f"Fastest with {_count(best)}{tried}: {words.UNKNOWN}"
-    if rate := rate_of(best, measure):
+    if rate := rate_of(best, phase):
         low, high = words.rate(rate.low), words.rate(rate.high)
         known = f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
         clause = f"Fastest with {_count(best)}{tried}: {known}"
     valid = [cell for cell in cells if cell.is_valid]
-    alike = as_fast_as(best, valid, measure)
+    alike = as_fast_as(best, valid, phase)
     fewest = valid[0]
     if fewest is not best and fewest not in alike:
-        times = tps_of(best, measure) / tps_of(fewest, measure)
+        times = tps_of(best, phase) / tps_of(fewest, phase)
         clause += f", {times:.1f} times as fast as with {_count(fewest)}"
     if alike:
         counts = " and ".join(str(cell.threads) for cell in alike)
@@ -151,12 +151,12 @@ def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
     return clause
 
 
-def _points(lines: dict[str, list[Cell]], measure: Measure) -> Rows:
+def _points(lines: dict[str, list[Cell]], phase: RatedPhase) -> Rows:
     rows: Rows = []
     for series, cells in lines.items():
-        best = fastest(cells, measure)
+        best = fastest(cells, phase)
         for cell in cells:
-            rate = rate_of(cell, measure)
+            rate = rate_of(cell, phase)
             if rate and cell.is_valid:
                 rows.append(
                     {
@@ -187,12 +187,12 @@ def _without_overlaps(rows: Rows) -> Rows:
     return [row if row in written else {**row, "text": ""} for row in rows]
 
 
-def _doubtful(lines: dict[str, list[Cell]], measure: Measure) -> Rows:
+def _doubtful(lines: dict[str, list[Cell]], phase: RatedPhase) -> Rows:
     rows: Rows = []
     for series, cells in lines.items():
         for cell in cells:
             for run in cell.runs:
-                tps = run.summary.decode_tps if measure == "decode" else run.summary.prefill_tps
+                tps = run.summary.decode_tps if phase == "decode" else run.summary.prefill_tps
                 if tps and not run.verdict.valid:
                     rows.append(
                         {

@@ -92,7 +92,7 @@ class NotRepeatable(Stop):
     reason: str
 
     def fact(self) -> str:
-        return f"repeating would not help: {self.reason}"
+        return f"repeating would not help. {self.reason}"
 
 
 class NothingTimed(Stop):

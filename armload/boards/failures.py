@@ -254,7 +254,7 @@ def _way_to_address(connection: fabric.Connection, board_name: str) -> str:
         return f"Correct the HostName of {alias!r} in ~/.ssh/config."
     entry = ["printf", r"%s\n", f"Host {alias}", "  HostName ADDRESS", "  User USER"]
     return (
-        "Check the spelling. If it is correct, set the host's address as "
+        "Check the spelling. If it is correct, give the host's IP address as "
         f"{place_of_reach(board_name, 'host')}.\n"
         f"Or add it to ~/.ssh/config: mkdir -p ~/.ssh; {join(entry)} >> ~/.ssh/config"
     )

@@ -104,7 +104,7 @@ def build_kinds() -> tuple[CacheKind, ...]:
         CacheKind(
             name="helpers",
             what="armload's own small programs for boards",
-            again="seconds of compiling",
+            again="a minute of compiling",
             read=lambda: items_of("helpers"),
         ),
     )

@@ -94,6 +94,19 @@ def every_verb_page() -> str:
     )
 
 
+def group_page(group: str) -> str:
+    """Return the page of a group, such as ``service``: its verbs; none is imported."""
+    verbs = load_table()["verbs"]
+    return "\n".join(
+        [
+            f"Usage: armload {group}.VERB [--options]\n",
+            _columns([(name, verbs[name]["about"]) for name in verbs_in(group)]),
+            f"armload help {group}.VERB: the options of a verb, and an example",
+            "",
+        ]
+    )
+
+
 def verb_page(verb: Verb) -> str:
     """Return the page of a verb, whose defaults are those that a person has set."""
     from armload.cli.configuration import shown_defaults

@@ -63,7 +63,7 @@ def unknown_verb(words: Sequence[str]) -> UsageError:
         return mistake(said, joined, f"Did you mean {joined!r}? ")
     if group := verbs_in(wrong):
         hint = f"Choose one: {', '.join(group)}. "
-        return mistake(f"{wrong!r} is a group of verbs.", hint=hint)
+        return mistake(f"{wrong!r} is a group of verbs.", wrong, hint)
     ends = [name for name in VERBS if name.endswith(f".{wrong}")]
     meant = f"Did you mean {' or '.join(map(repr, ends))}? " if ends else did_you_mean(wrong, VERBS)
     return mistake(said, hint=meant)

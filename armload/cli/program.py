@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from armload import __version__
-from armload.cli.registry import ALL_VERBS, VERBS
+from armload.cli.registry import ALL_VERBS, VERBS, verbs_in
 from armload.cli.streams import discard_output, promise_document
 
 _HELP = {"--help", "-h"}
@@ -46,6 +46,8 @@ def _run(words: Sequence[str]) -> None:
             _show_help(named if named != ["help"] else [])
         elif ".".join(words[:2]) in VERBS and not _HELP.isdisjoint(words[2:]):
             _show_help(words[:2])
+        elif verbs_in(words[0]) and not _HELP.isdisjoint(words[1:2]):
+            _show_help(words[:1])
         else:
             _run_verb(*words)
     except ArmloadError as error:
@@ -55,14 +57,16 @@ def _run(words: Sequence[str]) -> None:
 
 
 def _show_help(names: Sequence[str]) -> None:
-    """Show the page of a verb, whose group may be a word of its own; else that of the program."""
-    from armload.cli.help import every_verb_page, program_page, verb_page
+    """Show the page of a verb, whose group may be a word of its own, of a group, or the first."""
+    from armload.cli.help import every_verb_page, group_page, program_page, verb_page
 
     name = ".".join(names)
     if name == ALL_VERBS:
         print(every_verb_page(), end="")
     elif name in VERBS:
         print(verb_page(VERBS[name]))
+    elif verbs_in(name):
+        print(group_page(name), end="")
     elif name:
         from armload.cli.mistakes import unknown_page
 

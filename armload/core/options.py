@@ -379,6 +379,8 @@ class Declared:
 
     def help_with(self, default: str) -> str:
         """Return the help where that is taken without it; empty for nothing."""
+        if self.info.is_required() and not (default or self.option.is_argument):
+            return f"{self.about} [required]"
         return f"{self.about} [default: {default}]" if default else self.about
 
 

@@ -89,7 +89,7 @@ def needed_tokens(plan: Plan, model: Model) -> int:
     least = least_context_tokens(plan)
     most = plan.depth_tokens + most_prompt_tokens(plan) + plan.n_predict
     room = min(model.context_length, plan.context_tokens or model.context_length)
-    if plan.prompt_tokens is not None or most <= room or least > room:
+    if plan.prompt_tokens is not None or most <= room or plan.depth_tokens > room:
         return least
     text = text_after_depth(plan, model) if plan.depth_tokens else plan.prompt
     counted = count_tokens(model.path, text)
@@ -146,7 +146,7 @@ def _shorter(plan: Plan, counted: int | None, room: int) -> str:
     left = room - (counted - plan.n_predict) if counted else 0
     shorter = f"a shorter prompt{', or a smaller --depth' * bool(plan.depth_tokens)}"
     if left >= _LEAST_ROOM_TOKENS:
-        return f"Use -n {left} or less, or {shorter}."
+        return f"Use -n {left} or less{'' if plan.n_predict >= room else f', or {shorter}'}."
     return f"Use {shorter}{'' if counted else ', or a shorter output'}."
 
 

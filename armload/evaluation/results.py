@@ -209,7 +209,7 @@ def doubts_in(points: Sequence[AccuracyPoint]) -> tuple[str, ...]:
             models.setdefault(kind, {})[point.model.removesuffix(".gguf")] = None
     return tuple(
         f"Do not rely on the times of {' and '.join(models[kind])}: {next(iter(found))}"
-        + (f" ({counted(len(found) - 1, 'more finding')} like this.)" if len(found) > 1 else "")
+        + (f" And {counted(len(found) - 1, 'similar finding')}." if len(found) > 1 else "")
         for kind, found in kinds.items()
     )
 

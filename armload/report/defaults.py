@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from armload.core.columns import Column
 from armload.core.values import Value
@@ -20,12 +20,14 @@ class SetDefault(Value):
         option: its name, without dashes before it.
         value: as it would be typed.
         file: that sets it.
+        trusted: false where it decides what runs, and nobody has trusted the file: verbs refuse it.
     """
 
     verb: str
     option: str
     value: str | bool | tuple[str, ...]
     file: Path
+    trusted: bool = True
 
 
 def defaults_table(found: Sequence[SetDefault]) -> Table:
@@ -43,7 +45,17 @@ def defaults_table(found: Sequence[SetDefault]) -> Table:
 
 def defaults_view(found: Sequence[SetDefault], file: Path) -> RenderableType:
     """Lay out defaults; without any, say in which file to set some."""
-    return defaults_table(found) if found else f"No defaults are set. To set some, edit {file}."
+    if not found:
+        return f"No defaults are set. To set some, edit {file}."
+    table = defaults_table(found)
+    untrusted = next((each.file for each in found if not each.trusted), None)
+    if untrusted is None:
+        return table
+    return Group(
+        table,
+        f"{untrusted} is not trusted, so verbs refuse to use it. To see what it decides, and "
+        "trust it: armload trust",
+    )
 
 
 def _typed(value: str | bool | tuple[str, ...]) -> str:  # noqa: FBT001

@@ -148,6 +148,22 @@ def test_a_repeated_init_continues_with_the_answers_of_an_interrupted_or_failed_
         assert asked.ends() == 130
 
 
+def test_a_host_that_does_not_exist_is_not_proposed_again(ann: Person) -> None:
+    with at_a_terminal(ann, "init") as asked:
+        asked.waits_for(HOST)
+        asked.answers(b"pi@nowhere.invalid\n")
+        asked.waits_for(NAME)
+        asked.answers(b"\n")
+        assert asked.ends() == 6
+        assert "cannot be resolved" in asked.said
+        assert "To continue" not in asked.said
+    with at_a_terminal(ann, "init") as asked:
+        asked.waits_for(HOST)
+        assert EARLIER not in asked.said
+        asked.answers(CTRL_C)
+        assert asked.ends() == 130
+
+
 def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: SshAddress) -> None:
     with at_a_terminal(ann, "init", *reached(server), "--yes", "--host", "127.0.0.1@") as asked:
         assert asked.ends() == 2

@@ -136,6 +136,9 @@ def test_a_text_that_leaves_too_little_of_the_context_is_refused_with_what_it_le
     for fits in (Plan(n_predict=89), Plan(n_predict=4)):
         plan = fits.model_copy(update={"prompt": text, "context_tokens": count + fits.n_predict})
         assert whole_plan(plan, words).prompt == text
+    with pytest.raises(UsageError, match="need at least") as refused:
+        whole_plan(Plan(prompt=text, n_predict=10**7), words)
+    assert refused.value.remedy == f"Use -n {words.context_length - count} or less."
     # llama-completion leaves room for four tokens, however few are asked for.
     with pytest.raises(UsageError, match=f"at least {count + 4} tokens"):
         whole_plan(Plan(prompt=text, n_predict=1, context_tokens=count + 3), words)

@@ -405,7 +405,15 @@ def test_tables_of_grouped_verbs_lie_in_one_another() -> None:
 def test_what_applies_is_shown_with_its_file(tmp_path: Path) -> None:
     path = own("[bench]\nthreads = [1, 2]\n[show]\nlast = 3\n")
     shown = json.loads(typed(tmp_path, "config", "bench", "--json").stdout)
-    assert shown == [{"verb": "bench", "option": "threads", "value": ["1", "2"], "file": str(path)}]
+    assert shown == [
+        {
+            "verb": "bench",
+            "option": "threads",
+            "value": ["1", "2"],
+            "file": str(path),
+            "trusted": True,
+        }
+    ]
     assert "--last" in typed(tmp_path, "config").stdout
     path.unlink()
     assert str(path) in typed(tmp_path, "config").stdout

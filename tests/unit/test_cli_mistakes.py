@@ -147,7 +147,7 @@ def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: 
             ["--host", "127.0.0.1", "--key", "nofile"],
             "no key file nofile.\nCorrect --key.",
         ),
-        (["--host", "kitchen.invalid"], "set the host's address as --host."),
+        (["--host", "kitchen.invalid"], "give the host's IP address as --host."),
     ],
 )
 @pytest.mark.parametrize("verb", ["board.add kitchen", "init --yes --name kitchen"])

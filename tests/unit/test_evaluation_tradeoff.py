@@ -138,7 +138,7 @@ def test_runs_in_which_the_same_was_found_are_named_once() -> None:
     assert doubt.startswith(
         "Do not rely on the times of a and b: Contended: it had the CPU for 64%"
     )
-    assert doubt.endswith(" (2 more findings like this.)")
+    assert doubt.endswith(" And 2 similar findings.")
 
 
 def test_times_of_answers_that_shared_the_board_are_called_so() -> None:

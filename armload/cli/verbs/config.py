@@ -30,12 +30,15 @@ def config(options: ConfigOptions) -> Result:
     from armload.cli.configuration import (
         all_defaults,
         check_defaults,
+        deciding_defaults,
         defaults_of,
         user_file,
+        workspace_file,
     )
     from armload.cli.registry import VERBS
     from armload.core.errors import UsageError
     from armload.core.near_names import did_you_mean
+    from armload.core.trust import is_trusted
     from armload.core.values import ValueList
     from armload.report.defaults import SetDefault, defaults_view
     from armload.report.result import as_result
@@ -48,9 +51,17 @@ def config(options: ConfigOptions) -> Result:
     for name in [options.verb] if options.verb else VERBS:
         check_defaults(name)
     found = list(defaults_of(options.verb).values()) if options.verb else all_defaults()
+    decides = deciding_defaults(workspace_file())
+    refused = decides.path if decides.keys and not is_trusted(decides) else None
     documents = ValueList[SetDefault](
         tuple(
-            SetDefault(verb=each.verb, option=each.option.name, value=each.word, file=each.file)
+            SetDefault(
+                verb=each.verb,
+                option=each.option.name,
+                value=each.word,
+                file=each.file,
+                trusted=each.file != refused,
+            )
             for each in found
         )
     )

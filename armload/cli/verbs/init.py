@@ -14,7 +14,13 @@ from armload.cli.options import OutputOptions
 from armload.cli.streams import STANDARD_OUTPUT
 from armload.cli.verb import verb, with_password
 from armload.core.defaults import DEMO, VIRTUAL
-from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
+from armload.core.errors import (
+    ArmloadError,
+    ConnectError,
+    InterruptionError,
+    UnresolvedNameError,
+    UsageError,
+)
 from armload.core.options import Option, declared_options
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.runs.request import Waiting
@@ -169,6 +175,9 @@ def _continued(options: InitOptions) -> Iterator[None]:
         raise InterruptionError("Interrupted.", f"To continue: {_command(options)}") from None
     except UsageError:  # the same answers would fail again
         raise
+    except UnresolvedNameError:
+        kept_answers.forget()
+        raise
     except ArmloadError as error:
         remedy = _remedy(error, options)
         if isinstance(error, ConnectError):  # nobody is asked for a password a second time
@@ -184,7 +193,8 @@ def _continued(options: InitOptions) -> Iterator[None]:
 
 
 def _remedy(error: ArmloadError, options: InitOptions) -> str:
-    return f"{error.remedy} To continue: {_command(options)}".strip()
+    between = "\n" if "\n" in error.remedy else " "  # its last line may be a command
+    return f"{error.remedy}{between}To continue: {_command(options)}".strip()
 
 
 def _command(options: InitOptions) -> str:

@@ -74,8 +74,8 @@ def _deadline_sentence(shown: Sequence[Answers]) -> str:
         parts.append(f"{system.name}: {point.accuracy.share:.1%} by {words.seconds(last_s)}")
     questions = counted(len(shown[0].questions), "question")
     return (
-        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
-        "intervals."
+        f"{'; '.join(parts)} from the start of a question, over {questions}. Bands are 95% "
+        "confidence intervals."
     )
 
 

@@ -89,7 +89,7 @@ def threads(cells: Sequence[Cell], phase: RatedPhase) -> Figure | None:
         sentence,
         layers,
         {"rates": points, "doubtful": doubtful},
-        note="Medians of the runs, with 95% confidence intervals; circled: best.",
+        note="Medians of the runs, with 95% confidence intervals; circled: best." if points else "",
         key=key,
     )
 

@@ -189,7 +189,8 @@ def remarks(point: AssessedPoint) -> list[str]:
         said.append(
             f"{where}: no confidence intervals. Requests that queue together are "
             f"correlated{', as are turns of a conversation' if metrics.conversations else ''}, and "
-            f"these {metrics.requests} are worth about {metrics.independent:.0f} independent ones; "
+            f"these {metrics.requests} are worth about "
+            f"{counted(round(metrics.independent), 'independent request')}; "
             f"{FEWEST_INDEPENDENT:.0f} are needed. Use a longer --duration."
         )
     held = metrics.conversations

@@ -181,11 +181,11 @@ class UpdatedOnBoards(BoardsResult[UpdatedService]):
     def view(self) -> Iterable[Part]:
         for done in self.done.values():
             record = done.record
-            silent = f"nothing answered for {format_seconds(done.silent_s)}"
+            silent = f"the switch paused it for {format_seconds(done.silent_s)}"
             yield (
                 f"{done.board}: {record.service} now serves {record.names} (version {record.id}). "
-                f"It was tried {_TRIED[done.tried]}; during the switch "
-                f"{silent if done.silent_s else 'it answered all the time'}."
+                f"It was tested {_TRIED[done.tried]}; "
+                f"{silent if done.silent_s else 'the switch did not pause it'}."
             )
             yield from (Prose(each.sentence) for each in done.changes)
             yield from (Prose(note) for note in done.notes)
@@ -200,8 +200,8 @@ _TRIED = {"beside": "beside the old version first", "after a pause": "in its pla
 def rolled_back_line(done: RolledBack) -> str:
     """Say what is served again."""
     return (
-        f"{done.board}: {done.name} serves {done.models} again (version {done.version}); nothing "
-        f"answered for {format_seconds(done.silent_s)}."
+        f"{done.board}: {done.name} serves {done.models} again (version {done.version}); the "
+        f"switch paused it for {format_seconds(done.silent_s)}."
     )
 
 
@@ -285,6 +285,12 @@ class StatusOfBoards(BoardsResult[BoardStatus]):
 
 def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
     name = f"{board}, {service.name}"
+    if service.owner:
+        yield (
+            f"{name}: it belongs to the user {service.owner}; only that login and root can see its "
+            "requests and its unit, and change it."
+        )
+        return
     if service.version is None:
         yield (
             f"{name}: installing it was interrupted. Remove it: armload service.remove "

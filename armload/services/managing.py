@@ -37,7 +37,7 @@ from armload.services.reaching import (
     leased_service,
     reached_service,
 )
-from armload.services.state import ServiceOnBoard, installed_service, missing_of
+from armload.services.state import ServiceOnBoard, check_own, installed_service, missing_of
 from armload.services.switching import settled
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
@@ -132,7 +132,7 @@ def stop_any(
     # A run that serves keeps the board for itself, so that nobody changes its services meanwhile.
     is_kept = any(each.kind != "installed" for each in there)
     with (
-        reached_service(board, one.name, progress)
+        reached_service(board, one.name, progress, changes=True)
         if is_kept
         else leased_service(board, one.name, progress, wait_s=wait_s)
     ) as service:
@@ -180,6 +180,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
     retry = Retry(unanswered_s=FIRST_ANSWER_S)
     with closing(connect(board, progress)) as host:
         found = with_retries(lambda: installed_service(host, board.workdir, name), retry)
+        check_own(host, found)
         layout = ServiceLayout(workdir=board.workdir, name=found.name)
         with leased(
             *(host, board.workdir, progress),

@@ -95,7 +95,7 @@ def rolled_back(service: ReachedService, progress: Progress, watched_s: float) -
         silent_s = _try_former(service, version, former, progress, watched_s)
     else:
         raise UsageError(
-            f"{service.host.name}: the service {service.layout.name} has no former version.",
+            f"{service.host.name}: the service {service.layout.name} has no previous version.",
             "There is one after the first armload service.update.",
         )
     record = service.look().record

@@ -41,6 +41,7 @@ from armload.services.making import (
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
+from armload.services.state import check_own, installed_service
 from armload.services.switching import (
     WATCHED_S,
     put_on_trial,
@@ -121,6 +122,7 @@ def update(
     found = None if models is None else find_models(models, progress)
     with session(request, (SERVER,), progress) as where:
         host, board = where.connection.host, where.connection.board
+        check_own(host, installed_service(host, board.workdir, name))
         with leased_board(where, progress):
             service = reached_on(host, board, name)
             service = settled(service, progress)

@@ -194,7 +194,7 @@ class UpdatedOnBoards(BoardsResult[UpdatedService]):
             )
 
 
-_TRIED = {"beside": "beside the old version first", "after a pause": "in its place"}
+_TRIED = {"beside": "alongside the old version first", "after a pause": "in place of the old one"}
 
 
 def rolled_back_line(done: RolledBack) -> str:
@@ -293,13 +293,13 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
         return
     if service.version is None:
         yield (
-            f"{name}: installing it was interrupted. Remove it: armload service.remove "
+            f"{name}: its installation was interrupted. Remove it: armload service.remove "
             f"--board {board} --name {service.name}"
         )
     if service.interrupted:
         done = "Complete it" if service.interrupted == "rollback" else "Go back"
         yield (
-            f"{name}: the last {service.interrupted} was interrupted, and is not confirmed. "
+            f"{name}: the last {service.interrupted} was interrupted before it was confirmed. "
             f"{done}: armload service.rollback --board {board} --name {service.name}"
         )
     if service.missing:
@@ -309,22 +309,22 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
         )
     if service.exposed:
         yield (
-            f"{name}: it listens on every address of the board, which can be reached from the "
-            f"internet at {', '.join(service.exposed)} by now; keys are sent in clear there. "
-            f"Remove it: armload service.remove --board {board} --name {service.name}. Then "
-            "install it again with --listen and a private address."
+            f"{name}: it listens on every address of the board, and the internet can now reach "
+            f"{', '.join(service.exposed)}, where keys travel unencrypted. Remove it: armload "
+            f"service.remove --board {board} --name {service.name}. Then install it again with "
+            "--listen and a private address."
         )
     if service.unit == "edited":
-        yield f"{name}: its unit ({service.init}) was edited by hand, and is kept."
+        yield f"{name}: its unit ({service.init}) was edited by hand and is kept."
     if service.unit == "absent":
         yield (
-            f"{name}: its unit ({service.init}) is missing, so that it will not start at boot. "
+            f"{name}: its unit ({service.init}) is missing, so it will not start at boot. "
             f"Write it again: armload service.update --board {board} --name {service.name}"
         )
     if service.fell_back is not None:
         yield f"{name}: the board went back to this version by itself: {service.fell_back}."
     if service.last_end is not None:
-        yield f"{name}: the server ended last because of: {service.last_end}."
+        yield f"{name}: the server's last exit: {service.last_end}."
 
 
 def _slots(plan: ServingPlan) -> str:

@@ -150,7 +150,7 @@ def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> Ch
         service = settled(found, progress)
         if missing := missing_of(service.host, board.workdir, service.record):
             raise BoardError(
-                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} would not "
+                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} could not "
                 "start again.",
                 f"Copy it again: armload service.update --board {board.name} --name "
                 f"{service.layout.name}",
@@ -200,8 +200,8 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             delete_folder(host, facts, layout.folder)
     if kept:
         progress.say(
-            f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "
-            "until that can no longer be seen; it stays."
+            f"{board.name}: {', '.join(map(str, kept))} does not belong to {layout.folder}, or was "
+            "edited beyond recognition; it stays."
         )
     forget_installed_key(board.name, found.name)
     return ChangedService(board=board.name, name=found.name, done="removed", version=found.version)
@@ -241,7 +241,7 @@ def change_keys(
         check_names([each.name for each in kept], f"{board.name}, {layout.name}")
         if not kept:
             raise UsageError(
-                f"{board.name}: the service {layout.name} would have no key, and answer nobody.",
+                f"{board.name}: that would leave the service {layout.name} without a key.",
                 "Add another with --add in the same command, or stop it: armload service.stop "
                 f"--board {board.name} --name {layout.name}",
             )

@@ -269,7 +269,7 @@ def undo(
         delete_folder(host, chosen.facts, layout.folder)
     except ArmloadError as error:
         progress.say(
-            f"{error.message} Remove what is left: armload service.remove --board {host.name} "
+            f"{error.message} Remove the rest: armload service.remove --board {host.name} "
             f"--name {layout.name}"
         )
 

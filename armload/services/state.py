@@ -208,8 +208,8 @@ def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
     """
     if service.record is None:
         raise TransferError(
-            f"{host.name}: the service {service.name} has no version in force whose record can be "
-            "read: installing it was interrupted, or its files were changed by hand.",
+            f"{host.name}: the service {service.name} has no readable record of its current "
+            "version: its installation was interrupted, or its files were changed by hand.",
             f"Remove it: armload service.remove --board {host.name} --name {service.name}",
         )
     return service.record

@@ -162,7 +162,7 @@ def test_a_unit_that_was_edited_by_hand_is_shown_and_kept(
     home.table.write_text(edited)
     assert home.status()["unit"] == "edited"
     shown = home.person.types("service.status", "--board", "here").stdout
-    assert "was edited by hand, and is kept" in " ".join(shown.split())
+    assert "was edited by hand and is kept" in " ".join(shown.split())
     update = ("--slots", "1", "--slower", "90%")
     kept = home.types("update", *update)
     assert any("--overwrite" in each for each in kept["notes"])

@@ -33,6 +33,7 @@ pytestmark = [
 ]
 
 NAMES = ("armann", "armbob")
+ONE = ("--concurrency", "1", "--requests", "1")
 CHANGES = [
     *(("stop",), ("restart",), ("update",), ("rollback",), ("keys", "--add", "new"), ("remove",)),
 ]
@@ -44,7 +45,7 @@ class Login:
 
     def __init__(self, folder: Path, user: str, address: SshAddress, workdir: Path) -> None:
         self.user = user
-        self.person = Person(folder / f"{user}-here")
+        self.person = Person(folder / user)
         self.person.environment["XDG_STATE_HOME"] = str(self.person.folder / "state")
         self.person.add_board(
             "far",
@@ -79,8 +80,9 @@ def users(folder: Path, stack: ExitStack) -> Iterator[None]:
                 f'#!/bin/sh\nPATH={variables["PATH"]}\n. {folder / "start"}\nexec /bin/sh "$@"\n'
             )
             shell.chmod(0o755)
-            words = ["useradd", "-M", "-d", str(home), "-g", "users", "-s", str(shell), user]
-            if subprocess.run(words, check=False).returncode != 0:
+            # A server without PAM refuses users whose password is locked.
+            words = ["useradd", "-M", "-p", "*", "-d", str(home), "-g", "users", "-s", str(shell)]
+            if subprocess.run([*words, user], check=False).returncode != 0:
                 pytest.skip("this machine cannot add a user")
             home.mkdir()
             for each in (home, folder / f"{user}-cron"):
@@ -96,8 +98,12 @@ def users(folder: Path, stack: ExitStack) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def logins() -> Iterator[tuple[Login, Login, Path]]:
+def logins(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Login, Login, Path]]:
+    home = tmp_path_factory.mktemp("two-logins")
     with ExitStack() as stack:
+        # Other users cannot enter pytest's folders.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="two-logins-")))
         folder.chmod(0o755)
         stack.enter_context(users(folder, stack))
@@ -106,7 +112,7 @@ def logins() -> Iterator[tuple[Login, Login, Path]]:
         workdir = folder / "board"
         workdir.mkdir()
         shutil.chown(workdir, NAMES[0], "users")
-        ann, bob = (Login(folder, user, address, workdir) for user in NAMES)
+        ann, bob = (Login(home, user, address, workdir) for user in NAMES)
         try:
             yield ann, bob, workdir
         finally:
@@ -155,7 +161,7 @@ def test_another_user_does_not_see_its_keys(
     logins: tuple[Login, Login, Path], tutor: dict[str, Any]
 ) -> None:
     del tutor
-    for verb in (("service.keys", "--name", "tutor"), ("load", "--service", "tutor")):
+    for verb in (("service.keys", "--name", "tutor"), ("load", "--service", "tutor", *ONE)):
         done = logins[1].person.types(*verb, "--board", "far", status=7)
         said = " ".join(done.stderr.split())
         assert "keys cannot be read" in said

@@ -29,7 +29,8 @@ from armload.services.listening import (
 from armload.services.making import WantedModel, check_known, checksums
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
-from armload.services.state import parse_services
+from armload.services.setting_up import refuse_existing
+from armload.services.state import check_own, parse_services
 from armload.services.updating import _wanted
 from armload.services.version import Listening, ServiceLayout, ServiceVersion
 from tests.golden.results import value
@@ -259,6 +260,18 @@ def test_a_board_tells_its_services() -> None:
     assert found.state.fell_back is not None
     assert (found.state.fell_back.from_, found.state.fell_back.why) == ("b", "8 failures")
     assert found.is_complete
+
+
+def test_a_service_of_another_user_of_the_board_is_not_changed() -> None:
+    host = LocalHost("kitchen")
+    (own,) = parse_services(told("#version v"), "kitchen")
+    check_own(host, own)
+    (another_s,) = parse_services(told("#alive", "#owner bob", "#version v"), "kitchen")
+    with pytest.raises(BoardError, match="tutor belongs to the user bob") as refused:
+        check_own(host, another_s)
+    assert refused.value.remedy == "Log in to kitchen as bob or root."
+    with pytest.raises(UsageError, match="named tutor, of the user bob"):
+        refuse_existing(host, "tutor", [another_s])
 
 
 @pytest.mark.parametrize("said", ["stopped", "failed"])

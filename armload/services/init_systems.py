@@ -347,7 +347,7 @@ class OpenHarmony(_ByHand):
         ):
             if len(text.encode()) > most:
                 raise BoardError(
-                    f"OpenHarmony's init takes a {what} of at most {most} bytes: {text}",
+                    f"OpenHarmony's init accepts a {what} of at most {most} bytes: {text}",
                     "Choose a shorter --name, or a shorter work folder in the board's file.",
                 )
         service: dict[str, object] = {
@@ -433,7 +433,7 @@ def _cron_word(word: str) -> str:
     free = [each for each in "@+,:=^~!&" if each not in word]
     if len(free) < len(special):
         raise BoardError(
-            f"cron cannot be told of {word}: it has too many special characters.",
+            f"cron cannot run {word}: the path has too many special characters.",
             "Choose another work folder in the board's file.",
         )
     codes = "".join(f"\\{ord(each):03o}" for each in special)

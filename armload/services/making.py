@@ -277,8 +277,8 @@ def check_known(wanted: WantedModel, found: Mapping[str, str]) -> None:
     for option, known in wanted.known.items():
         if found[option] not in ("", known):
             raise UsageError(
-                f"{wanted.given!a:.200}: what the board names for {option} is another file on this "
-                "machine than the one on the board.",
+                f"{wanted.given!a:.200}: the file that the board's record names for {option} "
+                "differs on this machine.",
                 f"Name the file that you want with {option}.",
             )
 

@@ -177,7 +177,7 @@ def keys_in_file(path: Path) -> tuple[ApiKey, ...]:
         name = words[0] if len(words) > 1 else f"key-{len(keys) + 1}"
         keys.append(new_api_key(name, words[-1]))
     if not keys:
-        raise UsageError(f"{path}: there is no key in it.", "Write one key in each line.")
+        raise UsageError(f"{path}: it contains no key.", "Write one key in each line.")
     check_names([each.name for each in keys], str(path))
     return tuple(keys)
 

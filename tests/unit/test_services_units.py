@@ -60,7 +60,7 @@ def test_a_name_is_letters_digits_and_two_signs(name: str) -> None:
     "name", ["", "a/b", "..", "a b", "-n", "_x", "ü", "a" * 41, "a\n", "a.b", "a%n", "$x"]
 )
 def test_anything_else_names_no_service(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a service"):
+    with pytest.raises(UsageError, match="is not a valid service name"):
         UnitFacts(name=name, folder=PurePosixPath("/w/services/x"))
 
 
@@ -394,7 +394,7 @@ def test_what_another_work_folder_installed_stays(short_service: Path, tmp_path:
     theirs = unit_in(PurePosixPath("/other/services/chat"))
     install_unit(host, facts, init, theirs, overwrite=False)
     unit = unit_in(short_service)
-    with pytest.raises(UsageError, match="already there"):
+    with pytest.raises(UsageError, match="already exists"):
         install_unit(host, facts, init, unit, overwrite=False)
     assert remove_unit(host, facts, init, unit) == (PurePosixPath(tmp_path / "armload-chat.cfg"),)
     assert unit_state(host, facts, init, theirs).presence == "installed"
@@ -471,7 +471,7 @@ class NothingRuns(LocalHost):
 
 @pytest.mark.parametrize("user", ["root\nExecStartPre=+/bin/sh", "a b", "", "-x", "x/y"])
 def test_no_unit_names_a_user_that_no_board_has(user: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a user"):
+    with pytest.raises(UsageError, match="is not a valid user name"):
         unit_in(PurePosixPath("/w/services/chat"), user=user)
 
 

@@ -107,7 +107,7 @@ class Addressed(LocalHost):
 @pytest.mark.parametrize("where", ["0.0.0.0", "::"])
 def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(where: str) -> None:
     host, wanted = Addressed("kitchen"), WantedAddress(where=where, port=None)
-    with pytest.raises(BoardError, match="cannot be seen"):
+    with pytest.raises(BoardError, match="cannot tell whether"):
         choose_listening(host, wanted, {}, wants_public=False)
     host.said = IP + "3: eth1    inet 8.8.8.8/24 scope global eth1\n"
     with pytest.raises(UsageError, match=r"8\.8\.8\.8 can be reached from the internet"):
@@ -355,7 +355,7 @@ def test_a_board_cannot_have_another_file_of_this_machine_sent_to_it() -> None:
     (same,) = _wanted(old, None, ServingPlan())
     check_known(same, own)
     for option in ("--model", "--speculate", "--mmproj", "--lora"):
-        with pytest.raises(UsageError, match=f"for {option} is another file on this machine"):
+        with pytest.raises(UsageError, match=f"for {option} differs on this machine"):
             check_known(same, {**own, option: "0" * 64})
     typed = ServingPlan(speculate="draft:d.gguf")
     (chosen,) = _wanted(old, [WantedModel(given="m.gguf")], typed)

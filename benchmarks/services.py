@@ -2,11 +2,16 @@
 
     python benchmarks/services.py shell
     python benchmarks/services.py switch [--rounds 10]
+    python benchmarks/services.py update [--rounds 1]
+    python benchmarks/services.py calls [--rounds 1]
     python benchmarks/services.py boot [--rounds 3]
     python benchmarks/services.py sandbox [--rounds 4]
 
 ``shell`` counts the lines of shell that run on a board, without comments. ``switch`` installs two
-models of which one is in memory, on this machine, and asks each in turn for one token. ``boot`` and
+models of which one is in memory, on this machine, and asks each in turn for one token. ``update``
+sends requests at half of the rate that a service on this machine can take, and updates it
+meanwhile, which takes five minutes. ``calls`` counts with strace the system calls that a service's
+server makes for each token: a unit's sandbox checks those, and nothing else. ``boot`` and
 ``sandbox`` take a virtual board with Debian's systemd, emulated on one core: ``boot`` switches it
 off and on, and counts from there until the service has answered with a token; ``sandbox`` starts
 the service with its unit and without the unit's sandbox by turns, and compares the time per token
@@ -20,8 +25,10 @@ import json
 import os
 import re
 import statistics
+import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -40,17 +47,20 @@ from armload.services.reaching import key_of, reached_service
 from tests.cron_stand_in import cron
 from tests.init_boards import SYSTEMD, InitBoard
 from tests.person import Person
+from tests.system.households import Household, household, updated_under_load
 from tests.system.serving import in_place_of
 
 SETTINGS = ("--threads", "1", "--slots", "1", "--context", "256")
 NAME = "figures"
 _LATEST_S = 600.0
+_LOADED_S = 300
+_COUNTED = 100
 
 
 def main() -> None:
     """Print the figures of one kind."""
     parser = argparse.ArgumentParser(description="Measure services that stay.")
-    parser.add_argument("what", choices=("shell", "switch", "boot", "sandbox"))
+    parser.add_argument("what", choices=("shell", "switch", "update", "calls", "boot", "sandbox"))
     parser.add_argument("--rounds", type=int, default=0)
     chosen = parser.parse_args()
     if chosen.what == "shell":
@@ -58,6 +68,8 @@ def main() -> None:
         return
     measures: dict[str, tuple[Callable[[Path, int], None], int]] = {
         "switch": (time_switches, 10),
+        "update": (update_under_load, 1),
+        "calls": (count_calls, 1),
         "boot": (time_boots, 3),
         "sandbox": (compare_sandbox, 4),
     }
@@ -133,6 +145,58 @@ def token_s(url: str, key: str, model: str) -> float:
 def _spread(found: list[float]) -> str:
     median = statistics.median(found)
     return f"median {median:.3f} s ({min(found):.3f} to {max(found):.3f}, {len(found)} times)"
+
+
+def update_under_load(folder: Path, rounds: int) -> None:
+    """Print what became of requests that were sent throughout an update."""
+    for number in range(rounds):
+        place = folder / str(number)
+        with household(place, place / "board") as home:
+            words = ("--model", "smollm2", *SETTINGS, "--init", "cron")
+            home.types("install", *words, name=NAME)
+            found = updated_under_load(home, NAME, _LOADED_S)
+            latency = found.metrics["from_scheduled"]["e2e"]
+            times = ", ".join(
+                f"{name} {each['value_s']:.2f} s" for name, each in latency["percentiles"].items()
+            )
+            print(
+                f"{found.capacity_per_s:.2f} requests/s one after another; at "
+                f"{found.rate_per_s:.2f}: {found.metrics['scheduled']} sent, "
+                f"{found.metrics['ok']} answered, failed: {found.metrics['failed']}; latency "
+                f"{times}, at most {latency['max_s']:.2f} s; tried {found.updated['tried']}, "
+                f"silent for {found.updated['silent_s']} s",
+                flush=True,
+            )
+
+
+def count_calls(folder: Path, rounds: int) -> None:
+    """Print how many system calls a server makes for each of many tokens, beyond those for one."""
+    with household(folder, folder / "board") as home:
+        words = ("--model", "smollm2", *SETTINGS, "--init", "cron")
+        home.types("install", *words, name=NAME)
+        (server,) = home.servers()
+        for _ in range(rounds):
+            one, many = (_calls(home, server.pid, count, folder) for count in (1, 1 + _COUNTED))
+            each = {name: (many[name] - one[name]) / _COUNTED for name in many}
+            total = sum(each.values())
+            common = sorted(each, key=lambda name: -each[name])[:6]
+            shown = ", ".join(f"{name} {each[name]:.2f}" for name in common)
+            print(f"{total:.1f} system calls per token: {shown}", flush=True)
+
+
+def _calls(home: Household, pid: int, tokens: int, folder: Path) -> Counter[str]:
+    """Return the system calls of a process and its threads while a text is generated."""
+    table = folder / "calls"
+    strace = ["strace", "-f", "-c", "-U", "name,calls", "-o", str(table), "-p", str(pid)]
+    with subprocess.Popen(strace, stderr=subprocess.PIPE, text=True) as tracing:
+        assert tracing.stderr is not None
+        tracing.stderr.readline()  # it is attached
+        body = {"prompt": "Once upon a time", "n_predict": tokens, "ignore_eos": True}
+        assert home.asks("completion", body, NAME)["timings"]["predicted_n"] == tokens
+        tracing.terminate()
+    rows = [line.split() for line in table.read_text().splitlines()]
+    counted = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    return Counter({name: count for name, count in counted.items() if name != "total"})
 
 
 class Systemd:

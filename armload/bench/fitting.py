@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from armload.analysis.fitted import (
@@ -12,7 +12,7 @@ from armload.analysis.fitted import (
     recommendation,
     shortlist,
 )
-from armload.analysis.together import served_together
+from armload.analysis.together import HeldModel, held_together
 from armload.bench.clusters import (
     cluster_models,
     cluster_name,
@@ -32,6 +32,8 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.engines.server import plan_for, serving_need
+from armload.engines.service_plan import DEFAULT_SLOT_TOKENS, DEFAULT_SLOTS, ServingPlan
 from armload.models.find_projector import NONE
 from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
@@ -50,6 +52,9 @@ PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
 
 EngineName = Literal["llama.cpp", "dllama"]
+
+_OF_A_SERVICE = {"context_tokens", "kv_type", "flash_attention"}
+"""What a plan of a run says of a service's memory, too."""
 
 EVERY = "all"
 """In place of names of hardware: the whole catalogue."""
@@ -154,7 +159,12 @@ def fit(
         unreachable=unreachable,
         prompt_tokens=likely_prompt_tokens(plan),
         models=tuple(models),
-        recommendation=_advice(request.board, models, is_listing=not model_names or bool(group)),
+        recommendation=" ".join(
+            (
+                recommendation(request.board, models),
+                *_service_of(models, outlined if model_names and group is None else (), plan),
+            )
+        ),
     )
 
 
@@ -305,13 +315,39 @@ def _fit_one(
         board=chosen.name,
         prompt_tokens=likely_prompt_tokens(plan),
         models=models,
-        recommendation=_advice(chosen.name, models, is_listing=is_listing),
+        recommendation=" ".join(
+            (
+                recommendation(chosen.name, models),
+                *_service_of(models, () if is_listing else outlined, plan),
+            )
+        ),
     )
 
 
-def _advice(board: str, models: Sequence[FittedModel], *, is_listing: bool) -> str:
-    together = "" if is_listing else served_together(board, models)
-    return " ".join(filter(None, (recommendation(board, models), together)))
+def _service_of(
+    models: Sequence[FittedModel], outlined: Sequence[OutlinedModel], plan: Plan
+) -> Iterator[str]:
+    """Say whether one service holds several models at a time, each with the usual slots."""
+    held, free_bytes = [], []
+    for each, its in zip(models, outlined, strict=False):
+        found = each.prediction
+        if found.memory is None or found.verdict == "cannot run":
+            return
+        settings = plan.model_dump(include=_OF_A_SERVICE, exclude_none=True)
+        if found.texts is not None:
+            settings["embeddings"] = "model"
+        settings["context_tokens"] = min(
+            settings.get("context_tokens", DEFAULT_SLOT_TOKENS), its.model.context_length
+        )
+        its_plan = plan_for(its.model, ServingPlan.model_validate(settings))
+        kv_bytes = serving_need(its_plan, its.model).kv_bytes
+        needed_bytes = found.memory.weights_bytes + found.memory.program_bytes + kv_bytes
+        load_s = found.load_s.value if found.load_s else None
+        held.append(HeldModel(each.model, needed_bytes, load_s))
+        free_bytes.append(found.memory.available_bytes - found.memory.reserve_bytes)
+    if len(held) > 1:
+        said = held_together(held, min(free_bytes)).sentence
+        yield f"As one service, with {DEFAULT_SLOTS} slots for each: {said}"
 
 
 def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:

@@ -207,7 +207,7 @@ def _judged(
             "cron",
             (
                 "no-reboot-times" in told,
-                "its crond (BusyBox) knows no @reboot",
+                "its crond (BusyBox) does not support @reboot",
                 "Install another cron, such as Debian's package cron.",
             ),
         )

@@ -181,11 +181,11 @@ class UpdatedOnBoards(BoardsResult[UpdatedService]):
     def view(self) -> Iterable[Part]:
         for done in self.done.values():
             record = done.record
-            silent = f"nothing answered for {format_seconds(done.silent_s)}"
+            silent = f"the switch paused it for {format_seconds(done.silent_s)}"
             yield (
                 f"{done.board}: {record.service} now serves {record.names} (version {record.id}). "
-                f"It was tried {_TRIED[done.tried]}; during the switch "
-                f"{silent if done.silent_s else 'it answered all the time'}."
+                f"It was tested {_TRIED[done.tried]}; "
+                f"{silent if done.silent_s else 'the switch did not pause it'}."
             )
             yield from (Prose(each.sentence) for each in done.changes)
             yield from (Prose(note) for note in done.notes)
@@ -194,14 +194,14 @@ class UpdatedOnBoards(BoardsResult[UpdatedService]):
             )
 
 
-_TRIED = {"beside": "beside the old version first", "after a pause": "in its place"}
+_TRIED = {"beside": "alongside the old version first", "after a pause": "in place of the old one"}
 
 
 def rolled_back_line(done: RolledBack) -> str:
     """Say what is served again."""
     return (
-        f"{done.board}: {done.name} serves {done.models} again (version {done.version}); nothing "
-        f"answered for {format_seconds(done.silent_s)}."
+        f"{done.board}: {done.name} serves {done.models} again (version {done.version}); the "
+        f"switch paused it for {format_seconds(done.silent_s)}."
     )
 
 
@@ -285,15 +285,21 @@ class StatusOfBoards(BoardsResult[BoardStatus]):
 
 def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
     name = f"{board}, {service.name}"
+    if service.owner:
+        yield (
+            f"{name}: it belongs to the user {service.owner}; only that login and root can see its "
+            "requests and its unit, and change it."
+        )
+        return
     if service.version is None:
         yield (
-            f"{name}: installing it was interrupted. Remove it: armload service.remove "
+            f"{name}: its installation was interrupted. Remove it: armload service.remove "
             f"--board {board} --name {service.name}"
         )
     if service.interrupted:
         done = "Complete it" if service.interrupted == "rollback" else "Go back"
         yield (
-            f"{name}: the last {service.interrupted} was interrupted, and is not confirmed. "
+            f"{name}: the last {service.interrupted} was interrupted before it was confirmed. "
             f"{done}: armload service.rollback --board {board} --name {service.name}"
         )
     if service.missing:
@@ -303,22 +309,22 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
         )
     if service.exposed:
         yield (
-            f"{name}: it listens on every address of the board, which can be reached from the "
-            f"internet at {', '.join(service.exposed)} by now; keys are sent in clear there. "
-            f"Remove it: armload service.remove --board {board} --name {service.name}. Then "
-            "install it again with --listen and a private address."
+            f"{name}: it listens on every address of the board, and the internet can now reach "
+            f"{', '.join(service.exposed)}, where keys travel unencrypted. Remove it: armload "
+            f"service.remove --board {board} --name {service.name}. Then install it again with "
+            "--listen and a private address."
         )
     if service.unit == "edited":
-        yield f"{name}: its unit ({service.init}) was edited by hand, and is kept."
+        yield f"{name}: its unit ({service.init}) was edited by hand and is kept."
     if service.unit == "absent":
         yield (
-            f"{name}: its unit ({service.init}) is missing, so that it will not start at boot. "
+            f"{name}: its unit ({service.init}) is missing, so it will not start at boot. "
             f"Write it again: armload service.update --board {board} --name {service.name}"
         )
     if service.fell_back is not None:
         yield f"{name}: the board went back to this version by itself: {service.fell_back}."
     if service.last_end is not None:
-        yield f"{name}: the server ended last because of: {service.last_end}."
+        yield f"{name}: the server's last exit: {service.last_end}."
 
 
 def _slots(plan: ServingPlan) -> str:

@@ -23,8 +23,8 @@ def mention_services(host: Host, layout: Layout, progress: Progress) -> None:
             continue
         name = line.removeprefix("#service ")
         progress.say(
-            f"{host.name}: the installed service {name} is running; it takes memory and, when it "
-            f"is asked, the CPU. To stop it: armload service.stop --board {host.name} --name {name}"
+            f"{host.name}: the installed service {name} is running; it uses memory, and the CPU "
+            f"while it answers. To stop it: armload service.stop --board {host.name} --name {name}"
         )
 
 

@@ -95,7 +95,7 @@ def _failed(host: Host, layout: ServiceLayout, why: str) -> RunError:
     said = "".join(f"\n  {line}" for line in tail)
     return RunError(
         f"{host.name}: the service {layout.service} does not answer: {why}."
-        + (f" It wrote last:{said}" if said else " It wrote nothing."),
+        + (f" Its last output:{said}" if said else " It printed nothing."),
         "Change the option that it names, or use a smaller model or context.",
     )
 

@@ -53,7 +53,7 @@ def new_api_key(name: str, key: str = "") -> ApiKey:
     """
     if not _KEY_NAME.fullmatch(name):
         raise UsageError(
-            f"{name!a:.80} cannot be the name of a key.",
+            f"{name!a:.80} is not a valid key name.",
             "Use letters, digits and . _ @ -, such as laptop or prometheus.",
         )
     if key and not _KEY.fullmatch(key):

@@ -75,7 +75,7 @@ def install_unit(
     for where, text in found.items():
         if _presence(text, unit) == "another's" and not overwrite:
             raise UsageError(
-                f"{host.name}: {where} is already there, and not from {unit.folder}.",
+                f"{host.name}: {where} already exists and does not belong to {unit.folder}.",
                 "Choose another --name, or use --overwrite to replace it.",
             )
     if command := init.prepare():
@@ -103,7 +103,7 @@ def install_unit(
         if _presence(text, unit) == "edited" and not overwrite:
             return "kept"
         change = "same" if text == entry else "written"
-    _done(host, facts, init, _kept(init.enable(unit)), f"{init.name} does not take {unit.name}")
+    _done(host, facts, init, _kept(init.enable(unit)), f"{init.name} does not accept {unit.name}")
     return change
 
 

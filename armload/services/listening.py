@@ -58,7 +58,7 @@ class WantedAddress(Value):
         if match is None or not is_known or port == 0 or (port or 0) > 65535 or text == "":
             raise UsageError(
                 f"--listen {text!a:.80}: must be an address, an interface or a network of the "
-                "board, with a port if it matters.",
+                "board, optionally with a port.",
                 "Examples: --listen 192.168.1.20:8080, --listen eth0, --listen 100.64.0.0/10",
             )
         return cls(where=where, port=port)
@@ -126,10 +126,10 @@ def choose_listening(
     """
     if wants_public:
         raise UsageError(
-            "--public: armload's llama-server has no TLS, and a key that is sent in clear protects "
+            "--public: armload's llama-server has no TLS, and a key sent in the clear protects "
             "nothing on the internet.",
-            "Omit --public and --listen, and put a reverse proxy with a certificate before the "
-            f"service: {_proxies()}.",
+            "Omit --public and --listen, and put a reverse proxy with a certificate in front of "
+            f"the service: {_proxies()}.",
         )
     addresses = _resolved(host, wanted.where) if wanted and wanted.where else (LOOPBACK,)
     return Listening(addresses=addresses, port=_port(host, wanted.port if wanted else None, taken))
@@ -141,8 +141,8 @@ def _resolved(host: Host, where: str) -> tuple[str, ...]:
     if where in _WILDCARDS:
         if not there:
             raise BoardError(
-                f"{host.name}: whether the internet reaches one of its addresses cannot be seen: "
-                "neither ip nor ifconfig is there.",
+                f"{host.name}: cannot tell whether one of its addresses is public: it has neither "
+                "ip nor ifconfig.",
                 "Install one of them, or listen on the loopback.",
             )
         _refuse_public(host, there)
@@ -184,7 +184,7 @@ def _refuse_public(host: Host, addresses: Mapping[Address, str]) -> None:
             f"{host.name}: {', '.join(public)} can be reached from the internet, and armload's "
             "llama-server has no TLS.",
             "Listen on the loopback or a private address, and put a reverse proxy with a "
-            f"certificate before the service: {_proxies()}.",
+            f"certificate in front of the service: {_proxies()}.",
         )
 
 
@@ -206,7 +206,7 @@ def _port(host: Host, wanted: int | None, taken: Mapping[int, str]) -> int:
         return port
     if wanted in taken:
         raise UsageError(
-            f"--listen: port {wanted} of {host.name} belongs to its service {taken[wanted]}.",
+            f"--listen: port {wanted} of {host.name} is used by its service {taken[wanted]}.",
             "Choose another port, or omit it for a free one.",
         )
     if wanted in used:

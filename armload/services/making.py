@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path, PurePosixPath
 
 from armload import __version__
@@ -30,7 +31,7 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.projector import Projector
 from armload.runs.footprint import checked_memory
-from armload.runs.predicting import predictor_of
+from armload.runs.predicting import predict_and_warn
 from armload.runs.prepare import as_wanted
 from armload.runs.session import Session
 from armload.services.memory import forecast_of, memory_limit_bytes, together
@@ -150,7 +151,7 @@ def make_version(
         key_file=layout.keys,
         sleep_idle_s=wanted.sleep_idle_s,
     )
-    engines = []
+    engines, predictions = [], []
     for each, bare in zip(wanted.models, models, strict=True):
         plan = plan_for(bare, each.plan)
         model = with_adapters(bare, plan.adapters, progress)
@@ -166,12 +167,15 @@ def make_version(
         with_retries(lambda engine=engine: engine.check(host, board, found, progress))  # type: ignore[misc]
         known = checked_memory(where, engine, found, progress)
         assert isinstance(known, Serving)  # noqa: S101 - the same kind as was given
-        predictor = predictor_of(where, model, one_request(plan), progress, is_kept=False)
-        predictor(found, known.memory, None)
+        request = one_request(plan)
+        predictions.append(predict_and_warn(where, model, request, found, known.memory, progress))
         engines.append(known)
     _check_together(engines)
     most_loaded, note = together(
-        engines, [forecast_of(each, found) for each in engines], found, wanted.most_loaded
+        engines,
+        list(map(forecast_of, engines, repeat(found), predictions)),
+        found,
+        wanted.most_loaded,
     )
     if note:
         progress.say(f"{host.name}: {note}")
@@ -189,7 +193,7 @@ def make_version(
     context = ready.context.model_copy(
         update={"found": _with_freed(ready.context.found, freed_bytes)}
     )
-    forecasts = [forecast_of(each, context.found) for each in engines]
+    forecasts = list(map(forecast_of, engines, repeat(context.found), predictions))
     version_id = new_version_id()
     limit = memory_limit_bytes(forecasts, most_loaded, context.found)
     record = ServiceVersion(
@@ -273,8 +277,8 @@ def check_known(wanted: WantedModel, found: Mapping[str, str]) -> None:
     for option, known in wanted.known.items():
         if found[option] not in ("", known):
             raise UsageError(
-                f"{wanted.given!a:.200}: what the board names for {option} is another file on this "
-                "machine than the one on the board.",
+                f"{wanted.given!a:.200}: the file that the board's record names for {option} "
+                "differs on this machine.",
                 f"Name the file that you want with {option}.",
             )
 

@@ -37,7 +37,7 @@ from armload.services.reaching import (
     leased_service,
     reached_service,
 )
-from armload.services.state import ServiceOnBoard, installed_service, missing_of
+from armload.services.state import ServiceOnBoard, check_own, installed_service, missing_of
 from armload.services.switching import settled
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
@@ -132,7 +132,7 @@ def stop_any(
     # A run that serves keeps the board for itself, so that nobody changes its services meanwhile.
     is_kept = any(each.kind != "installed" for each in there)
     with (
-        reached_service(board, one.name, progress)
+        reached_service(board, one.name, progress, changes=True)
         if is_kept
         else leased_service(board, one.name, progress, wait_s=wait_s)
     ) as service:
@@ -150,7 +150,7 @@ def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> Ch
         service = settled(found, progress)
         if missing := missing_of(service.host, board.workdir, service.record):
             raise BoardError(
-                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} would not "
+                f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} could not "
                 "start again.",
                 f"Copy it again: armload service.update --board {board.name} --name "
                 f"{service.layout.name}",
@@ -180,6 +180,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
     retry = Retry(unanswered_s=FIRST_ANSWER_S)
     with closing(connect(board, progress)) as host:
         found = with_retries(lambda: installed_service(host, board.workdir, name), retry)
+        check_own(host, found)
         layout = ServiceLayout(workdir=board.workdir, name=found.name)
         with leased(
             *(host, board.workdir, progress),
@@ -199,8 +200,8 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             delete_folder(host, facts, layout.folder)
     if kept:
         progress.say(
-            f"{board.name}: {', '.join(map(str, kept))} is not from {layout.folder}, or was edited "
-            "until that can no longer be seen; it stays."
+            f"{board.name}: {', '.join(map(str, kept))} does not belong to {layout.folder}, or was "
+            "edited beyond recognition; it stays."
         )
     forget_installed_key(board.name, found.name)
     return ChangedService(board=board.name, name=found.name, done="removed", version=found.version)
@@ -240,7 +241,7 @@ def change_keys(
         check_names([each.name for each in kept], f"{board.name}, {layout.name}")
         if not kept:
             raise UsageError(
-                f"{board.name}: the service {layout.name} would have no key, and answer nobody.",
+                f"{board.name}: that would leave the service {layout.name} without a key.",
                 "Add another with --add in the same command, or stop it: armload service.stop "
                 f"--board {board.name} --name {layout.name}",
             )

@@ -21,7 +21,12 @@ from armload.runs.api_keys import key_file, write_key
 from armload.services.folder import ApiKey, new_api_key, read_keys
 from armload.services.init_systems import choose
 from armload.services.setting_up import BoardInit, unit_of
-from armload.services.state import ServiceOnBoard, installed_service, running_record
+from armload.services.state import (
+    ServiceOnBoard,
+    check_own,
+    installed_service,
+    running_record,
+)
 from armload.services.unit import UnitFacts
 from armload.services.version import ServiceLayout, ServiceVersion
 
@@ -54,14 +59,17 @@ class ReachedService:
         )
 
 
-def reached_on(host: Host, board: Board, name: str) -> ReachedService:
+def reached_on(host: Host, board: Board, name: str, *, changes: bool = False) -> ReachedService:
     """Return an installed service of a board that is connected already.
 
     Args:
         name: empty for the board's only one.
+        changes: refuse another user's, which this login cannot change.
     """
     retry = Retry(unanswered_s=FIRST_ANSWER_S)
     state = with_retries(lambda: installed_service(host, board.workdir, name), retry)
+    if changes:
+        check_own(host, state)
     record = running_record(host, state)
     layout = ServiceLayout(workdir=board.workdir, name=state.name)
     facts = boot_facts(host, board)
@@ -78,15 +86,20 @@ def reached_on(host: Host, board: Board, name: str) -> ReachedService:
 
 
 @contextmanager
-def reached_service(board: Board, name: str, progress: Progress) -> Iterator[ReachedService]:
+def reached_service(
+    board: Board, name: str, progress: Progress, *, changes: bool = False
+) -> Iterator[ReachedService]:
     """Reach an installed service within the block.
+
+    Args:
+        name, changes: as for ``reached_on``.
 
     Raises:
         UsageError: the board has no such service.
         BoardError: what started it cannot be used by this login.
     """
     with closing(connect(board, progress)) as host:
-        yield reached_on(host, board, name)
+        yield reached_on(host, board, name, changes=changes)
 
 
 @contextmanager
@@ -98,7 +111,7 @@ def leased_service(
     The service is as the board tells it once nobody else can change it.
     """
     with (
-        reached_service(board, name, progress) as service,
+        reached_service(board, name, progress, changes=True) as service,
         leased(
             *(service.host, board.workdir, progress),
             wait_s=wait_s,
@@ -164,7 +177,7 @@ def keys_in_file(path: Path) -> tuple[ApiKey, ...]:
         name = words[0] if len(words) > 1 else f"key-{len(keys) + 1}"
         keys.append(new_api_key(name, words[-1]))
     if not keys:
-        raise UsageError(f"{path}: there is no key in it.", "Write one key in each line.")
+        raise UsageError(f"{path}: it contains no key.", "Write one key in each line.")
     check_names([each.name for each in keys], str(path))
     return tuple(keys)
 

@@ -126,7 +126,8 @@ def install(
             refuse_existing(host, wanted.name, there)
             if any(each.name == wanted.name for each in there):
                 progress.say(
-                    f"{host.name}: installing {wanted.name} was interrupted; beginning anew."
+                    f"{host.name}: an earlier installation of {wanted.name} was interrupted; "
+                    "starting over."
                 )
                 left = UnitFacts(name=wanted.name, folder=layout.folder)
                 undo(host, chosen, left, layout, progress)
@@ -221,6 +222,11 @@ def ports_of(there: Sequence[ServiceOnBoard]) -> dict[int, str]:
 def refuse_existing(host: Host, name: str, there: Sequence[ServiceOnBoard]) -> None:
     """Refuse a name that a service of the board has, unless installing that was interrupted."""
     found = next((each for each in there if each.name == name), None)
+    if found is not None and found.owner:
+        raise UsageError(
+            f"{host.name} already has a service named {name}, of the user {found.owner}.",
+            "Choose another --name.",
+        )
     if found is not None and found.is_complete:
         raise UsageError(
             f"{host.name} already has a service named {name}.",
@@ -263,7 +269,7 @@ def undo(
         delete_folder(host, chosen.facts, layout.folder)
     except ArmloadError as error:
         progress.say(
-            f"{error.message} Remove what is left: armload service.remove --board {host.name} "
+            f"{error.message} Remove the rest: armload service.remove --board {host.name} "
             f"--name {layout.name}"
         )
 

@@ -86,8 +86,8 @@ def compared(
         said = " ".join(found[each].sentence for each in slow)
         raise SlowerError(
             f"{board}: the new version is slower than --slower "
-            f"{slower:.0%} allows. {said} The old version goes on.",
-            "Allow it with a larger --slower, or change less at a time.",
+            f"{slower:.0%} allows. {said} The old version stays.",
+            "Accept it with a larger --slower, or change fewer settings at a time.",
         )
     return tuple(found)
 

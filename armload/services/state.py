@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from armload.boards.host import Host
-from armload.core.errors import TransferError, UsageError
+from armload.core.errors import BoardError, TransferError, UsageError
 from armload.core.shell import call, render
 from armload.core.values import Count, Value, parse_json, whole_number
 from armload.services.unit import is_name
@@ -79,6 +79,7 @@ class ServiceOnBoard(Value):
 
     Attributes:
         name: of its folder.
+        owner: the board's user whose it is; empty where that is this login, or this login is root.
         version: in force; none where installing it was interrupted.
         former: to which it can be rolled back.
         trial: the version that was confirmed last, to which the board falls back, while another
@@ -93,6 +94,7 @@ class ServiceOnBoard(Value):
     """
 
     name: str
+    owner: str = ""
     version: str | None = None
     former: str | None = None
     trial: str | None = None
@@ -184,6 +186,20 @@ def installed_service(host: Host, workdir: PurePosixPath, name: str) -> ServiceO
     return found[0]
 
 
+def check_own(host: Host, service: ServiceOnBoard) -> None:
+    """Refuse to change a service of another user of the board.
+
+    Raises:
+        BoardError: it is one.
+    """
+    if service.owner:
+        raise BoardError(
+            f"{host.name}: the service {service.name} belongs to the user {service.owner}, so this "
+            "login cannot change it.",
+            f"Log in to {host.name} as {service.owner} or root.",
+        )
+
+
 def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
     """Return the record of the version in force.
 
@@ -192,8 +208,8 @@ def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
     """
     if service.record is None:
         raise TransferError(
-            f"{host.name}: the service {service.name} has no version in force whose record can be "
-            "read: installing it was interrupted, or its files were changed by hand.",
+            f"{host.name}: the service {service.name} has no readable record of its current "
+            "version: its installation was interrupted, or its files were changed by hand.",
             f"Remove it: armload service.remove --board {host.name} --name {service.name}",
         )
     return service.record
@@ -222,7 +238,7 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
             found.append({"name": rest, "kept": []})
         elif not found:
             continue
-        elif word in ("#version", "#former", "#trial"):
+        elif word in ("#version", "#former", "#trial", "#owner"):
             # The service's user may have written it.
             if _ID.fullmatch(rest):
                 found[-1][word[1:]] = rest

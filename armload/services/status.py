@@ -61,6 +61,8 @@ class ServiceStatus(Value):
     """An installed service.
 
     Attributes:
+        owner: the board's user whose it is, if this login can neither change it nor see its unit
+            and its requests; else none.
         version: in force; none where installing it was interrupted.
         rollback: the version that a rollback would put in force.
         interrupted: what was, and is not confirmed; the next command that changes it ends that.
@@ -81,6 +83,7 @@ class ServiceStatus(Value):
     """
 
     name: str
+    owner: str | None = None
     condition: Condition
     version: str | None
     rollback: str | None
@@ -157,14 +160,15 @@ def _status(host: Host, board: Board, found: ServiceOnBoard) -> ServiceStatus:
     record, state = found.record, found.state
     layout = ServiceLayout(workdir=board.workdir, name=found.name)
     activity: tuple[ModelActivity, ...] = ()
-    if record is not None and found.condition == "ready":
+    if record is not None and found.condition == "ready" and not found.owner:
         try:
             activity = _activity(host, record, key_of(host, layout))
         except ArmloadError:
             activity = ()
-    unit = _unit(host, board, layout, record) if record else None
+    unit = _unit(host, board, layout, record) if record and not found.owner else None
     return ServiceStatus(
         name=found.name,
+        owner=found.owner or None,
         condition=found.condition,
         version=found.version,
         rollback=found.rollback,

@@ -95,7 +95,7 @@ def rolled_back(service: ReachedService, progress: Progress, watched_s: float) -
         silent_s = _try_former(service, version, former, progress, watched_s)
     else:
         raise UsageError(
-            f"{service.host.name}: the service {service.layout.name} has no former version.",
+            f"{service.host.name}: the service {service.layout.name} has no previous version.",
             "There is one after the first armload service.update.",
         )
     record = service.look().record
@@ -153,7 +153,7 @@ def _undo_update(
         switch(service.host, service.layout, now, confirmed=True)
         restart_supervised(service)
         progress.say(
-            f"{service.host.name}: {service.layout.name} goes on with its version {now}, as "
+            f"{service.host.name}: {service.layout.name} keeps its version {now}, because "
             f"{version_id} does not answer."
         )
         raise
@@ -175,7 +175,7 @@ def settled(service: ReachedService, progress: Progress) -> ReachedService:
             restart_supervised(service)
         switch(host, layout, now, confirmed=True)
         return refreshed(service)
-    done = "going back to its former version" if what == "update" else "completing it"
+    done = "going back to the previous version" if what == "update" else "completing it"
     progress.say(f"{host.name}: an earlier {what} of {layout.name} was interrupted; {done} first.")
     try:
         if what == "update":
@@ -275,8 +275,8 @@ def take_back(service: ReachedService, version_id: str, progress: Progress) -> b
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
         progress.say(
-            f"{said} If the version in force fails, the board goes back by itself. To see how it "
-            f"is: armload service.status --board {host.name}"
+            f"{said} If the current version fails, the board goes back by itself. Check it: "
+            f"armload service.status --board {host.name}"
         )
         return False
     return True

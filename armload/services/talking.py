@@ -91,7 +91,7 @@ def partner_installed(
             each.installed and each.name == target.installed and each.is_running for each in every
         ):
             raise RunError(
-                f"{board}: the service {target.installed} does not run.",
+                f"{board}: the service {target.installed} is not running.",
                 f"See why: armload service.logs --board {board} --name {target.installed}",
             )
 

@@ -36,7 +36,7 @@ def check_name(name: str) -> str:
     """
     if not is_name(name):
         raise UsageError(
-            f"{name[:60]!r} cannot name a service.",
+            f"{name[:60]!r} is not a valid service name.",
             "Use up to 40 letters, digits, - and _, with a letter or digit first: --name chat",
         )
     return name
@@ -83,7 +83,7 @@ class UnitFacts(Value):
     def _is_a_user(cls, user: str | None) -> str | None:
         if user is not None and not re.fullmatch(_USER, user):
             raise UsageError(
-                f"{user[:60]!r} cannot name a user of a board.",
+                f"{user[:60]!r} is not a valid user name.",
                 "Log in there as another user, or as root.",
             )
         return user

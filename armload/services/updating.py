@@ -41,6 +41,7 @@ from armload.services.making import (
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
+from armload.services.state import check_own, installed_service
 from armload.services.switching import (
     WATCHED_S,
     put_on_trial,
@@ -121,6 +122,7 @@ def update(
     found = None if models is None else find_models(models, progress)
     with session(request, (SERVER,), progress) as where:
         host, board = where.connection.host, where.connection.board
+        check_own(host, installed_service(host, board.workdir, name))
         with leased_board(where, progress):
             service = reached_on(host, board, name)
             service = settled(service, progress)
@@ -201,8 +203,8 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
             changes = trying.enter_context(_tried(change))
         else:
             progress.say(
-                f"{host.name}: there is no memory for both versions at a time; the service pauses "
-                "while the new one is tried."
+                f"{host.name}: there is not enough memory for both versions; the service pauses "
+                "while the new one is tested."
             )
         script = run_script(made, layout)
         is_other_run = script.encode() != host.run(f"cat {quote(layout.run)}").stdout
@@ -232,9 +234,7 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         raise
     unit = unit_of(layout, made.record)
     kept_unit = install_unit(host, *service.chosen, unit, overwrite=overwrite) == "kept"
-    note = (
-        f"Its unit ({made.record.init}) was edited by hand, and is kept; --overwrite replaces it."
-    )
+    note = f"Its unit ({made.record.init}) was edited by hand and is kept; --overwrite replaces it."
     return UpdatedService(
         board=host.name,
         record=made.record,
@@ -316,4 +316,4 @@ def _undo(change: _Change, *, is_switched: bool) -> None:
         delete_version(service.host, service.layout, change.made.record.id)
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
-        change.progress.say(f"{said} The next update deletes what the failed one has left.")
+        change.progress.say(f"{said} The next update deletes what this one left behind.")

@@ -50,7 +50,7 @@ def user_for(facts: BootFacts, init: InitSystem, name: str) -> ServiceUser:
     login = facts.user or "the login's user"
     why = ""
     if not init.needs_root:
-        return ServiceUser(reason=f"it runs as {login}, whom {init.name} starts it as")
+        return ServiceUser(reason=f"it runs as {login}, because {init.name} starts it")
     if facts.adds_users is None:
         why = "nothing on the board can add a user"
     elif facts.closed_folder is not None:

@@ -32,7 +32,7 @@ class MemoryForecast(Value):
         own_bytes: KV cache, buffers and prompt cache.
         is_exact: llama.cpp's own figures; else estimated from the model's header.
         is_streamed: the weights are read ahead of the computation instead of mapped.
-        load_s: time to read it from the board's storage; none where its rate is unknown.
+        load_s: until it is read from storage and ready; none where that is unknown.
     """
 
     weights_bytes: Count

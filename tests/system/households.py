@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import requests
 
 from tests.cron_stand_in import cron
 from tests.person import Person
+from tests.waiting import wait_until
 
 
 class Household:
@@ -75,6 +76,47 @@ class Household:
             if str(self.workdir) in " ".join(each.info["cmdline"] or ())
             and "llama-server" in (each.info["cmdline"] or [""])[0]
         ]
+
+
+class UpdateUnderLoad(NamedTuple):
+    """What became of requests that were sent on schedule throughout an update.
+
+    Attributes:
+        capacity_per_s: of requests, as one client after another has them answered.
+        rate_per_s: at which they were sent: half of that.
+        metrics: of the load.
+        updated: as the update describes it.
+    """
+
+    capacity_per_s: float
+    rate_per_s: float
+    metrics: dict[str, Any]
+    updated: dict[str, Any]
+
+
+def updated_under_load(home: Household, name: str, load_s: int) -> UpdateUnderLoad:
+    """Update a service of one slot at half of the load that it can take.
+
+    Args:
+        load_s: how long requests are sent, from before the update until after it.
+    """
+    port, key = home.address(name)
+    key_file = home.person.folder / "its.key"
+    key_file.write_text(f"{key}\n")
+    key_file.chmod(0o600)
+    load = ("load", "--url", f"http://127.0.0.1:{port}", "--api-key-file", str(key_file), "--json")
+    sizes = ("--prompt-tokens", "16", "--n-predict", "16", "--warmup", "0")
+    done = home.person.types(*load, *sizes, "--concurrency", "1", "--requests", "60")
+    capacity = json.loads(done.stdout)["points"][0]["metrics"]["requests_per_s"]
+    rate = ("--rate", f"{capacity / 2:.3f}", "--duration", str(load_s))
+    loading = home.person.start(*load, *sizes, *rate)
+    wait_until(lambda: home.status(name)["activity"][0]["processing"] == 1, loading)
+    updated = home.types("update", "--context", "512", "--slower", "90%", name=name)
+    assert loading.poll() is None, "the load ended before the update"
+    out, err = loading.communicate(timeout=load_s + 60)
+    assert loading.returncode == 0, err
+    metrics = json.loads(out)["points"][0]["metrics"]
+    return UpdateUnderLoad(capacity, capacity / 2, metrics, updated)
 
 
 @contextmanager

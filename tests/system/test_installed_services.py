@@ -161,7 +161,7 @@ def test_keys_are_added_and_revoked_by_name(ann: Person, tutor: dict[str, Any]) 
     assert (revoked["names"], revoked["added"]) == (["laptop"], None)
     assert curl(ann, "/v1/models", key=first)[0] == 401
     left = ann.types("service.keys", *ON, "--revoke", "laptop", status=2).stderr
-    assert "would have no key" in " ".join(left.split())
+    assert "without a key" in " ".join(left.split())
 
 
 def test_its_files_stay_when_the_board_is_cleaned(ann: Person, tutor: dict[str, Any]) -> None:

@@ -18,16 +18,19 @@ import requests
 from armload.boards.virtual.process import free_port
 from armload.core.places import data_path
 from tests.system.browser import PROGRAM, Tab
-from tests.system.households import Household, household
+from tests.system.households import Household, household, updated_under_load
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.build,
+    pytest.mark.timeout(1800),
     pytest.mark.exhaustive(covers=["armload/services", "docs/services.md"]),
 ]
 NAME = "tutor"
 SETTINGS = ("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "1", "--context", "256")
 TOKENS = 8
+LOADED_S = 300
+"""Longer than an update takes, of which a minute is watching."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,16 @@ def test_openai_s_client_lists_models_and_has_text_as_it_comes(home: Household) 
         pytest.raises(openai.AuthenticationError),
     ):
         stranger.models.list()
+
+
+def test_half_of_what_it_can_answer_is_answered_throughout_an_update(home: Household) -> None:
+    """Every request of a client that sends on schedule, while two servers share the cores."""
+    found = updated_under_load(home, NAME, LOADED_S)
+    assert found.metrics["failed"] == {}
+    expected = found.rate_per_s * LOADED_S
+    assert found.metrics["ok"] == found.metrics["scheduled"] > expected / 2
+    assert (found.updated["tried"], found.updated["silent_s"]) == ("beside", 0.0)
+    assert home.status(NAME)["version"] == found.updated["record"]["id"]
 
 
 _ASKED = """

@@ -258,7 +258,7 @@ def test_without_a_former_version_nothing_is_rolled_back(board: Kitchen) -> None
         board.notes("a", former=former)
         board.versions.start()
         board.versions.waits_for(state="ready")
-        with pytest.raises(UsageError, match="no former version"):
+        with pytest.raises(UsageError, match="no previous version"):
             rolled_back(board.reached(), board.progress, 0.0)
         board.loses_power()
 
@@ -374,7 +374,7 @@ def test_an_old_version_that_is_gone_does_not_stand_in_the_way_of_an_update(
     wait_until(lambda: wanted <= board.versions.state().items())
     assert board.noted == ("b", "-", "-")
     assert "its model is gone" in board.progress.said
-    assert "goes on with its version b" in board.progress.said
+    assert "keeps its version b" in board.progress.said
 
 
 def test_the_board_goes_back_by_itself_and_the_note_of_it_is_settled(board: Kitchen) -> None:
@@ -390,7 +390,7 @@ def test_a_supervisor_that_has_given_up_is_not_waited_for(board: Kitchen) -> Non
     board.add("a", "echo no such file; exit 1")
     board.notes("a")
     assert board.versions.run()[0] == 69
-    with pytest.raises(RunError, match=r"exit 1\. It wrote last:\n(.*\n)*  no such file"):
+    with pytest.raises(RunError, match=r"exit 1\. Its last output:\n(.*\n)*  no such file"):
         wait_until_ready(board.host, board.layout, "a", board.progress)
 
 
@@ -405,7 +405,7 @@ def test_loading_is_waited_for_as_long_as_its_supervisor_does(
     board.versions.start()
     board.versions.logs("reading")
     began_s = time.monotonic()
-    with pytest.raises(RunError, match=r"loading for .*It wrote last:\n  reading"):
+    with pytest.raises(RunError, match=r"loading for .*Its last output:\n  reading"):
         wait_until_ready(board.host, board.layout, "a", board.progress)
     assert time.monotonic() - began_s > 1
 
@@ -432,7 +432,7 @@ def test_a_server_that_ends_in_mid_answer_is_told_with_its_last_words(board: Kit
     board.notes("a")
     board.boots()
     record = board.reached().record
-    with pytest.raises(RunError, match=r"server ended: exit 3\. It wrote last:\n(.*\n)*  .*luck"):
+    with pytest.raises(RunError, match=r"server ended: exit 3\. Its last output:\n(.*\n)*  .*luck"):
         asking.ask(board.host, board.layout, record, "key", board.progress, board.versions.port)
 
 

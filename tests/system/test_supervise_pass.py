@@ -88,6 +88,17 @@ def test_requests_and_answers_pass_whole(service: ServiceFolder, size: int) -> N
     assert not is_listening(service.port, "127.0.0.2")
 
 
+def test_a_request_does_not_wait_for_a_server_that_is_there(service: ServiceFolder) -> None:
+    begin(service, "a")
+    times = []
+    for _ in range(20):
+        began_s = time.monotonic()
+        assert posted(service, b"one")[:2] == (200, b"one")
+        times.append(time.monotonic() - began_s)
+    # Without a server, it is looked for every 100 ms.
+    assert min(times) < 0.08
+
+
 def test_no_request_is_lost_while_versions_change(service: ServiceFolder) -> None:
     begin(service, "a", "b", load_s=0.5)
     done = threading.Event()

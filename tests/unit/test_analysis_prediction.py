@@ -18,7 +18,6 @@ from armload.analysis.fitted import (
 )
 from armload.analysis.prediction import predict
 from armload.analysis.roofline import from_facts
-from armload.analysis.together import served_together
 from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected, Prediction, Sequences
@@ -392,25 +391,6 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     assert alone == "Recommended: s (about 400 ms per token); it stays in memory."
     refused = predicted(need(kv_bytes=4 * GB), resources(), None)
     assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])
-
-
-def test_whether_a_service_holds_several_models_at_a_time_is_said() -> None:
-    def of(*sizes: int) -> str:
-        models = [
-            fitted(str(size), "b", of_size(size * MB), predicted(each, resources(), computing(0.4)))
-            for size in sizes
-            for each in [need((size * MB, (size - 10) * MB))]
-        ]
-        return served_together("b", models)
-
-    assert of(400) == ""
-    assert of(200, 300).startswith("A service of these models holds all of them in b's memory (")
-    said = of(700, 710, 720)
-    assert said.startswith("A service of these models holds 2 of them in b's memory at a time (all")
-    assert "; a switch takes " in said
-    assert all(f" for {size}" in said for size in (700, 710, 720))
-    unknown = predicted(need(), resources(), None).model_copy(update={"memory": None})
-    assert served_together("b", [fitted("x", "b", of_size(1), unknown)] * 2) == ""
 
 
 def test_a_model_that_can_be_downloaded_is_recommended_before_a_larger_one() -> None:

@@ -36,7 +36,7 @@ from armload.services.installing import act, install_unit, remove_unit, unit_sta
 from armload.services.unit import UnitFacts, check_name, presence
 from armload.services.users import hand_over, remove_user, user_for
 from tests.cron_stand_in import put_crontab
-from tests.openharmony_init import OpenHarmonyInit
+from tests.openharmony_init import OpenHarmonyInit, RefusedError
 from tests.supervised import ServiceFolder
 from tests.waiting import wait_until
 
@@ -60,7 +60,7 @@ def test_a_name_is_letters_digits_and_two_signs(name: str) -> None:
     "name", ["", "a/b", "..", "a b", "-n", "_x", "ü", "a" * 41, "a\n", "a.b", "a%n", "$x"]
 )
 def test_anything_else_names_no_service(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a service"):
+    with pytest.raises(UsageError, match="is not a valid service name"):
         UnitFacts(name=name, folder=PurePosixPath("/w/services/x"))
 
 
@@ -155,6 +155,7 @@ def service(tmp_path: Path) -> Iterator[Path]:
     made.use("a")
     values = {"name": "chat", "supervise": program, "folder": folder}
     (folder / "run").write_text(render("service/run.sh.j2", values))
+    (folder / "run").chmod(0o755)
     yield folder
     subprocess.run(["sh", folder / "run", "stop"], check=False, timeout=60)
 
@@ -307,23 +308,29 @@ def short_service(service: Path) -> Iterator[Path]:
     link.unlink()
 
 
+@pytest.mark.parametrize("context", ["u:r:su:s0", ""], ids=["standard", "small"])
 def test_openharmony_s_init_starts_the_service_at_each_boot(
-    short_service: Path, tmp_path: Path
+    short_service: Path, tmp_path: Path, context: str
 ) -> None:
     folder = tmp_path / "init"
     folder.mkdir()
-    facts = ROOT.model_copy(update={"openharmony_folder": PurePosixPath(folder)})
+    facts = ROOT.model_copy(
+        update={"openharmony_folder": PurePosixPath(folder), "security_context": context}
+    )
     host, unit = LocalHost("kitchen"), unit_in(short_service)
     init: InitSystem = OpenHarmony(facts)
     assert unit_state(host, facts, init, unit).presence == "absent"
     assert install_unit(host, facts, init, unit, overwrite=False) == "written"
     assert install_unit(host, facts, init, unit, overwrite=False) == "same"
     for boot in (1, 2):
-        machine = OpenHarmonyInit(folder)
+        machine = OpenHarmonyInit(folder, is_small=not context)
         assert list(machine.services) == ["armload-chat"]
         wait_until(lambda: starts(short_service) == boot)  # noqa: B023 - done within the round
         assert unit_state(host, facts, init, unit).is_active
+        assert machine.reap() == []
         machine.power_off()
+    assert machine.reap() == ["armload-chat"]
+    machine.power_off()
     act(host, facts, init, unit, "disable")
     assert not OpenHarmonyInit(folder).services
     act(host, facts, init, unit, "enable")
@@ -331,6 +338,37 @@ def test_openharmony_s_init_starts_the_service_at_each_boot(
     act(host, facts, init, unit, "disable")
     remove_unit(host, facts, init, unit)
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"sandbox": 0}, "key"),
+        ({"name": "a" * 32}, "name"),
+        ({"path": []}, "path"),
+        ({"path": ["bin/true"]}, "path"),
+        ({"path": ["/bin/true"] * 20}, "path"),
+        ({"path": ["/bin/sh", "/w/run"]}, "path"),
+        ({"uid": "no such user"}, "uid"),
+        ({"gid": []}, "gid"),
+        ({"once": True}, "once"),
+        ({"importance": 1}, "importance"),
+        ({"critical": [1, 4, 240]}, "critical"),
+        ({"ondemand": 1}, "ondemand"),
+        ({"caps": "ALL"}, "caps"),
+        ({"secon": "su"}, "secon"),
+    ],
+    ids=lambda entry: entry if isinstance(entry, str) else "",
+)
+def test_what_openharmony_s_init_refuses_its_stand_in_refuses(
+    tmp_path: Path, changes: dict[str, object], refused: str
+) -> None:
+    (file,) = OpenHarmony(ROOT).files(unit_in(PurePosixPath("/w")))
+    document = json.loads(file.content)
+    document["services"][0] |= changes
+    (tmp_path / "a.cfg").write_text(json.dumps(document))
+    with pytest.raises(RefusedError, match=rf": {refused}$"):
+        OpenHarmonyInit(tmp_path, is_small=True)
 
 
 def test_a_unit_that_somebody_edited_is_kept_unless_it_may_be_overwritten(
@@ -356,7 +394,7 @@ def test_what_another_work_folder_installed_stays(short_service: Path, tmp_path:
     theirs = unit_in(PurePosixPath("/other/services/chat"))
     install_unit(host, facts, init, theirs, overwrite=False)
     unit = unit_in(short_service)
-    with pytest.raises(UsageError, match="already there"):
+    with pytest.raises(UsageError, match="already exists"):
         install_unit(host, facts, init, unit, overwrite=False)
     assert remove_unit(host, facts, init, unit) == (PurePosixPath(tmp_path / "armload-chat.cfg"),)
     assert unit_state(host, facts, init, theirs).presence == "installed"
@@ -367,12 +405,13 @@ def test_what_another_work_folder_installed_stays(short_service: Path, tmp_path:
 
 
 def test_openharmony_s_limits_are_said_before_anything_is_written() -> None:
-    with pytest.raises(BoardError, match="a name of at most 32 bytes"):
-        OpenHarmony(ROOT).files(UnitFacts(name="a" * 30, folder=PurePosixPath("/w")))
+    with pytest.raises(BoardError, match="a name of at most 31 bytes"):
+        OpenHarmony(ROOT).files(UnitFacts(name="a" * 24, folder=PurePosixPath("/w")))
+    OpenHarmony(ROOT).files(UnitFacts(name="a" * 23, folder=PurePosixPath("/w")))
     with pytest.raises(BoardError, match="a path of at most 64 bytes"):
         OpenHarmony(ROOT).files(unit_in(PurePosixPath("/" + "w" * 70)))
     (file,) = OpenHarmony(ROOT).files(unit_in(PurePosixPath("/w", ODD[:30])))
-    assert json.loads(file.content)["services"][0]["path"][1] == f"/w/{ODD[:30]}/run"
+    assert json.loads(file.content)["services"][0]["path"] == [f"/w/{ODD[:30]}/run"]
 
 
 def test_the_best_is_chosen_and_what_lacks_is_said() -> None:
@@ -432,7 +471,7 @@ class NothingRuns(LocalHost):
 
 @pytest.mark.parametrize("user", ["root\nExecStartPre=+/bin/sh", "a b", "", "-x", "x/y"])
 def test_no_unit_names_a_user_that_no_board_has(user: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a user"):
+    with pytest.raises(UsageError, match="is not a valid user name"):
         unit_in(PurePosixPath("/w/services/chat"), user=user)
 
 

@@ -29,7 +29,8 @@ from armload.services.listening import (
 from armload.services.making import WantedModel, check_known, checksums
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
-from armload.services.state import parse_services
+from armload.services.setting_up import refuse_existing
+from armload.services.state import check_own, parse_services
 from armload.services.updating import _wanted
 from armload.services.version import Listening, ServiceLayout, ServiceVersion
 from tests.golden.results import value
@@ -106,7 +107,7 @@ class Addressed(LocalHost):
 @pytest.mark.parametrize("where", ["0.0.0.0", "::"])
 def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(where: str) -> None:
     host, wanted = Addressed("kitchen"), WantedAddress(where=where, port=None)
-    with pytest.raises(BoardError, match="cannot be seen"):
+    with pytest.raises(BoardError, match="cannot tell whether"):
         choose_listening(host, wanted, {}, wants_public=False)
     host.said = IP + "3: eth1    inet 8.8.8.8/24 scope global eth1\n"
     with pytest.raises(UsageError, match=r"8\.8\.8\.8 can be reached from the internet"):
@@ -261,6 +262,18 @@ def test_a_board_tells_its_services() -> None:
     assert found.is_complete
 
 
+def test_a_service_of_another_user_of_the_board_is_not_changed() -> None:
+    host = LocalHost("kitchen")
+    (own,) = parse_services(told("#version v"), "kitchen")
+    check_own(host, own)
+    (another_s,) = parse_services(told("#alive", "#owner bob", "#version v"), "kitchen")
+    with pytest.raises(BoardError, match="tutor belongs to the user bob") as refused:
+        check_own(host, another_s)
+    assert refused.value.remedy == "Log in to kitchen as bob or root."
+    with pytest.raises(UsageError, match="named tutor, of the user bob"):
+        refuse_existing(host, "tutor", [another_s])
+
+
 @pytest.mark.parametrize("said", ["stopped", "failed"])
 def test_a_supervisor_that_has_left_says_why_until_the_next_boot(said: str) -> None:
     def condition(state: str, boot_id: str) -> str:
@@ -342,7 +355,7 @@ def test_a_board_cannot_have_another_file_of_this_machine_sent_to_it() -> None:
     (same,) = _wanted(old, None, ServingPlan())
     check_known(same, own)
     for option in ("--model", "--speculate", "--mmproj", "--lora"):
-        with pytest.raises(UsageError, match=f"for {option} is another file on this machine"):
+        with pytest.raises(UsageError, match=f"for {option} differs on this machine"):
             check_known(same, {**own, option: "0" * 64})
     typed = ServingPlan(speculate="draft:d.gguf")
     (chosen,) = _wanted(old, [WantedModel(given="m.gguf")], typed)

@@ -204,6 +204,8 @@ static void attend(struct connection *connection, short client, short server, in
             forget(connection);
         else if (client != 0)
             read_header(connection, now);
+        if (connection->is_whole && !connection->lingers) /* or it would wait like one without a server */
+            reach_server(connection, now);
     } else if (connection->server < 0) {
         reach_server(connection, now);
         if (client != 0)

@@ -66,7 +66,7 @@ class ServiceModels(ServingPlan):
     most_loaded: Annotated[
         Annotated[int, Field(ge=1, le=64)] | None,
         Option(
-            "of several models, how many are in memory at a time",
+            "with several models, how many are in memory at a time",
             "N",
             "as many as fit",
             heading="Service",
@@ -75,7 +75,7 @@ class ServiceModels(ServingPlan):
     sleep_idle: Annotated[
         Duration | None,
         Option(
-            "free a model's memory when nobody has asked for this long, such as 10m",
+            "free a model's memory after this long without a request, such as 10m",
             "DURATION",
             "never",
             heading="Service",
@@ -86,9 +86,9 @@ class ServiceModels(ServingPlan):
 class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputOptions):
     """A service that is to stay."""
 
-    name: Annotated[
-        str, Option("what the service is called on the board", "NAME", heading="Service")
-    ] = DEFAULT_NAME
+    name: Annotated[str, Option("name of the service on the board", "NAME", heading="Service")] = (
+        DEFAULT_NAME
+    )
     listen: Annotated[
         str,
         Option(
@@ -106,7 +106,7 @@ class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, Output
     key_file: Annotated[
         Path | None,
         Option(
-            "a file with an API key in each line, or NAME KEY, that nobody else can read",
+            "file of API keys that only you can read: KEY or NAME KEY on each line",
             "FILE",
             "a random key",
             heading="Service",
@@ -115,7 +115,7 @@ class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, Output
     init: Annotated[
         InitName | None,
         Option(
-            "what starts it at boot, as board.probe lists them",
+            "init system that starts it at boot, one that board.probe lists",
             "INIT",
             "the best that the board has",
             heading="Service",
@@ -250,7 +250,7 @@ class StatusOptions(OnBoards, OutputOptions):
 
 @verb(StatusOptions)
 def status(options: StatusOptions) -> Result:
-    """Show how the installed services of boards are, and the boards under them.
+    """Show the state of installed services and of the boards they run on.
 
     Example: armload service.status --board @lab
     """
@@ -279,7 +279,7 @@ class LogOptions(OnBoard, OutputOptions):
     """An installed service's log."""
 
     name: Annotated[str, _NAME] = ""
-    follow: Annotated[bool, Option("go on with what comes, until Ctrl-C", heading="Service")] = (
+    follow: Annotated[bool, Option("keep printing new lines until Ctrl-C", heading="Service")] = (
         False
     )
     lines: Annotated[
@@ -377,11 +377,15 @@ def restart(options: OneServiceOptions) -> Result:
 class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputOptions):
     """What changes of a service."""
 
+    model: Annotated[
+        Names,
+        Option(MODEL, "MODEL", "unchanged", "files", heading="Plan", harmless="in a plan"),
+    ] = ()
     name: Annotated[str, _NAME] = ""
     slower: Annotated[
         Share,
         Option(
-            "refuse the new version if it is certainly slower by more than this",
+            "reject the new version if it is slower by more than this, beyond noise",
             "PERCENT",
             "10%",
             heading="Service",
@@ -394,10 +398,11 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
 
 @verb(UpdateOptions, keeps=True, takes_back=True)
 def update(options: UpdateOptions) -> Result:
-    """Change an installed service; the former version goes on if that fails.
+    """Change an installed service; the current version keeps running if that fails.
 
-    Without options it takes armload's present engine. The new version is copied and tried beside
-    the one that runs, where memory allows. Options that are not given stay as they are.
+    Without options, only the engine is updated, to armload's current one. The new version is copied
+    and tested alongside the running one, where memory allows. Options that you omit keep their
+    values.
     Example: armload service.update --board dayu200 --name tutor --model new.gguf
     """
     from armload.boards.naming import boards_called
@@ -427,7 +432,7 @@ def update(options: UpdateOptions) -> Result:
 
 @verb(OneServiceOptions, takes_back=True)
 def rollback(options: OneServiceOptions) -> Result:
-    """Put a service's former version in force again; nothing is copied.
+    """Return a service to its previous version; nothing is copied.
 
     Example: armload service.rollback --board dayu200 --name tutor
     """
@@ -465,10 +470,13 @@ class KeyOptions(OnNamedBoard, Waiting, OutputOptions):
 
     name: Annotated[str, _NAME] = ""
     add: Annotated[
-        str, Option("add a random key under this name, and show it once", "KEYNAME", heading="Keys")
+        str,
+        Option(
+            "add a random key with this name, which is shown only once", "KEYNAME", heading="Keys"
+        ),
     ] = ""
     revoke: Annotated[
-        Names, Option("keys that are no longer taken", "KEYNAMES", "", "commas", heading="Keys")
+        Names, Option("names of the keys to revoke", "KEYNAMES", "", "commas", heading="Keys")
     ] = ()
 
 

@@ -20,6 +20,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.own_programs import program_of_the_shell
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
+from armload.engines.engine import Forecastable
 from armload.engines.job import ModelRecord, ProjectorRecord
 from armload.engines.model_program import binary_record, model_record
 from armload.engines.perception import projector_record
@@ -166,7 +167,8 @@ def make_version(
         with_retries(lambda engine=engine: engine.check(host, board, found, progress))  # type: ignore[misc]
         known = checked_memory(where, engine, found, progress)
         assert isinstance(known, Serving)  # noqa: S101 - the same kind as was given
-        predictor = predictor_of(where, model, one_request(plan), progress, is_kept=False)
+        one = Forecastable(model=model, plan=one_request(plan))
+        predictor = predictor_of(where, one, progress)
         predictor(found, known.memory, None)
         engines.append(known)
     _check_together(engines)

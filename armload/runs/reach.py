@@ -21,6 +21,7 @@ from armload.engines.model_program import ModelProgram
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
+from armload.engines.watched.asked import AskedProgram
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.depth import drop_unsound, fill_context
@@ -34,7 +35,7 @@ from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over
 
-BoardEngine = ModelProgram[Plan] | Scoring
+BoardEngine = ModelProgram[Plan] | Scoring | AskedProgram
 """What runs to its end by itself, with a model."""
 
 

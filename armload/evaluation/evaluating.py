@@ -18,7 +18,7 @@ from armload.engines.scorer import ANSWERS, Scoring
 from armload.engines.watched.asked import read_printed
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
-from armload.evaluation.program import TimedAsking
+from armload.evaluation.program import TimedProgram
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, runs_of
@@ -208,7 +208,7 @@ def _engine(
     settings: ScorerSettings,
     questions: Sequence[Question],
     note: Note,
-) -> TimedScoring | TimedAsking:
+) -> TimedScoring | TimedProgram:
     if prepared.loaded is None:
         return _scoring(where, prepared, part, settings, questions, note)
     evaluated = prepared.evaluated

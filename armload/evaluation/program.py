@@ -18,7 +18,7 @@ from armload.deploy.payload import Payload, read_payload
 from armload.engines.watched.asked import (
     BUDGET,
     AskedProgram,
-    AskPlan,
+    QuestionPlan,
     check_askable,
     parse_texts,
     words_for,
@@ -28,7 +28,7 @@ from armload.engines.watched.command import Script
 from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
 from armload.evaluation.items import Message, render
 from armload.evaluation.question import Question
-from armload.evaluation.record import AskedWords, Part, Template
+from armload.evaluation.record import AnsweringProgram, Part, Template
 from armload.evaluation.scorer_run import Deadline, Note
 from armload.evaluation.task import Task
 
@@ -93,7 +93,7 @@ class LoadedProgram:
                 "what its own arguments allow.",
             )
         subject = WatchedProgram(self.request.watch, self.payload, self.program).subject
-        record = AskedWords(
+        record = AnsweringProgram(
             words=words,
             reader=self.request.watch.reader,
             files=subject.watched.files if subject.watched else (),
@@ -134,28 +134,28 @@ class LoadedProgram:
         evaluation: str,
         note: Note,
         max_time_s: float | None,
-    ) -> TimedAsking:
+    ) -> TimedProgram:
         """Return what asks questions.
 
         Args:
             path: of the file that they are written to.
-            evaluation, note, max_time_s: as for ``TimedAsking``.
+            evaluation, note, max_time_s: as for ``TimedProgram``.
         """
         words = words_for(self.request.watch.words, part.max_tokens)
         texts = ((each.id, question_text(task, part, each)) for each in questions)
-        return TimedAsking(
+        return TimedProgram(
             self.request.watch.model_copy(update={"words": words, "n_predict": part.max_tokens}),
             self.payload,
             self.program,
             write_questions(texts, path),
-            AskPlan(questions=len(questions), limit_s=self.request.limit_s, stop=task.stop),
+            QuestionPlan(questions=len(questions), limit_s=self.request.limit_s, stop=task.stop),
             evaluation=evaluation,
             note=note,
             max_time_s=max_time_s,
         )
 
 
-class TimedAsking(AskedProgram):
+class TimedProgram(AskedProgram):
     """A program as an evaluation asks it: with its accuracy so far, and an end in time.
 
     Args:
@@ -170,7 +170,7 @@ class TimedAsking(AskedProgram):
         payload: Sequence[Payload],
         program: Inspection | Script | str,
         questions: Path,
-        plan: AskPlan,
+        plan: QuestionPlan,
         *,
         evaluation: str,
         note: Note,

@@ -34,7 +34,7 @@ Template = Literal["model", "chatml", "none"]
 QUESTIONS_FILE, SOURCES_FILE, SHOWN_FILE = "questions.jsonl", "sources.jsonl", ".shown"
 
 
-class AskedWords(Value):
+class AnsweringProgram(Value):
     """A program that armload did not build, as it was asked.
 
     Attributes:
@@ -86,7 +86,7 @@ class Part(Value):
     projector: str = ""
     projector_sha256: str = ""
     image_max_tokens: int | None = None
-    program: AskedWords | None = None
+    program: AnsweringProgram | None = None
 
     @property
     def max_tokens(self) -> int:

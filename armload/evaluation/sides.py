@@ -11,7 +11,7 @@ from armload.core.ids import fingerprint_of
 from armload.core.values import Value, counted
 from armload.engines.measurement import KnownAccuracy, Measurement
 from armload.evaluation.question import Question
-from armload.evaluation.record import AskedWords, EvaluationFolder, Part, Template
+from armload.evaluation.record import AnsweringProgram, EvaluationFolder, Part, Template
 from armload.evaluation.results import AccuracyPoint, points_of
 
 
@@ -36,7 +36,7 @@ class TradeoffSide(Value):
     model_sha256: str
     points: tuple[AccuracyPoint, ...]
     template: Template = "model"
-    program: AskedWords | None = None
+    program: AnsweringProgram | None = None
 
 
 def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:

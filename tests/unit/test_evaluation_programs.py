@@ -13,7 +13,7 @@ from armload.core.errors import UsageError
 from armload.engines.answers import PrintedAnswer
 from armload.engines.watched.asked import check_askable
 from armload.engines.watched.reader import load_reader
-from armload.evaluation.record import AskedWords, EvaluationFolder, Part, new_evaluation
+from armload.evaluation.record import AnsweringProgram, EvaluationFolder, Part, new_evaluation
 from armload.evaluation.sides import find_sides, with_accuracies
 from armload.evaluation.tradeoff import trade
 from tests.unit.evaluations import QUESTIONS, answer
@@ -61,7 +61,7 @@ def printed(question: str, text: str) -> PrintedAnswer:
 
 
 def part_of(sha256: str, *, program: str = "") -> Part:
-    words = AskedWords(words=(program,), reader=load_reader("mnn"), files=(), limit_s=9)
+    words = AnsweringProgram(words=(program,), reader=load_reader("mnn"), files=(), limit_s=9)
     return Part(
         model=f"{program}/qwen" if program else "qwen.gguf",
         model_sha256=sha256,

@@ -6,6 +6,7 @@
 
 enum {
     MOST_ANSWER_BYTES = 1 << 20,
+    MOST_QUESTION_BYTES = 1 << 24,
     MOST_ID_BYTES = 64,
 };
 
@@ -37,6 +38,7 @@ static bool next_question(void)
     if (found == EOF && feof(question.file))
         return false;
     question.is_damaged = found != 2 || fgetc(question.file) != '\n'
+                          || question.length > MOST_QUESTION_BYTES
                           || (question.text = malloc(question.length + 1)) == NULL
                           || fread(question.text, 1, question.length, question.file) != question.length
                           || fgetc(question.file) != '\n';

@@ -38,7 +38,7 @@ _MOST_ERROR_BYTES = 1 << 20
 _SHOWN_CHARACTERS = 200
 
 
-class AskPlan(Value):
+class QuestionPlan(Value):
     """How questions are asked.
 
     Attributes:
@@ -110,7 +110,7 @@ class AskedProgram(WatchedProgram):
         payload: Sequence[Payload],
         program: Inspection | Script | str,
         questions: Path,
-        plan: AskPlan,
+        plan: QuestionPlan,
     ) -> None:
         file = Payload.of_file(questions, sha256=sha256_of(questions), executable=False)
         super().__init__(request, payload, program, file)
@@ -228,9 +228,9 @@ def parse_texts(lines: Sequence[str], reader: Reader) -> Iterator[PrintedAnswer]
         yield _printed(process, EngineOutput(), text or "")
 
 
-def _plan_of(job: Job) -> AskPlan:
+def _plan_of(job: Job) -> QuestionPlan:
     try:
-        return AskPlan.model_validate(job.arguments)
+        return QuestionPlan.model_validate(job.arguments)
     except ValidationError as error:
         raise DataError(f"{job.id}: its description lacks how questions were asked.") from error
 
@@ -245,7 +245,7 @@ def _part(path: Path, begin: int, end: int) -> bytes:
 
 
 def _answer(
-    process: _Process, reader: Reader, plan: AskPlan, stdout: bytes, stderr: bytes
+    process: _Process, reader: Reader, plan: QuestionPlan, stdout: bytes, stderr: bytes
 ) -> PrintedAnswer | FailedAnswer:
     output = read_output(reader, stdout, stderr)
     error = _failure(process, plan, output, stderr)
@@ -255,7 +255,7 @@ def _answer(
     return _printed(process, output, _before_stop(text or "", plan.stop))
 
 
-def _failure(process: _Process, plan: AskPlan, output: EngineOutput, stderr: bytes) -> str:
+def _failure(process: _Process, plan: QuestionPlan, output: EngineOutput, stderr: bytes) -> str:
     if process.cut_by == "time":
         return f"the program was ended after {plan.limit_s} s (--time-limit)"
     if process.cut_by == "output":

@@ -50,7 +50,7 @@ from typed import armload as run_armload
 from armload.analysis.summary import generating
 from armload.build.builder import build
 from armload.build.programs import DLLAMA, SCORER
-from armload.build.source import distributed_source
+from armload.build.source import pinned_source
 from armload.build.target import load_target
 from armload.conversion.distributed import converted_files
 from armload.core.progress import Silent
@@ -130,7 +130,7 @@ class Setup(NamedTuple):
 
 def made(gguf: Path, folder: Path, target: str = "host", before: tuple[str, ...] = ()) -> Setup:
     chosen = load_target(target)
-    (engine,) = build(chosen, programs=(DLLAMA,), source=distributed_source())
+    (engine,) = build(chosen, programs=(DLLAMA,), source=pinned_source("distributed-llama"))
     theirs = build(chosen, programs=(SCORER, PROGRAM))
     os.environ["ARMLOAD_CACHE"] = str(folder / "cache")
     return Setup(

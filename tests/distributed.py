@@ -10,7 +10,7 @@ from pathlib import Path
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.programs import DLLAMA, SCORER
-from armload.build.source import distributed_source
+from armload.build.source import pinned_source
 from armload.build.target import load_target
 from armload.core.workspace import compiling_folder
 from armload.models.shape import SentencePieces, Shape
@@ -34,7 +34,7 @@ SHAPE = Shape(
 def provide_source() -> None:
     """Put the archive where a download would put it; without it, skip the test."""
     place = compiling_folder("sources")
-    source = distributed_source()
+    source = pinned_source("distributed-llama")
     name = f"{source.project}-{source.version}"
     if not list(place.glob(f"{name}-*")) and not (place / ARCHIVE).is_file():
         place.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,9 @@ def provide_source() -> None:
 def engine_for(target: str) -> Binary:
     """Return distributed-llama's program for a target."""
     provide_source()
-    (engine,) = build(load_target(target), programs=(DLLAMA,), source=distributed_source())
+    (engine,) = build(
+        load_target(target), programs=(DLLAMA,), source=pinned_source("distributed-llama")
+    )
     return engine
 
 

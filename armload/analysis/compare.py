@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from armload.analysis.comparison import (
     overall_finding,
 )
 from armload.analysis.comparison_findings import (
+    Accuracies,
     ComparisonFinding,
     DegenerateOutput,
     DifferenceRole,
@@ -305,6 +307,8 @@ def _across_programs(one: WorkGroup, other: WorkGroup) -> list[ComparisonFinding
     peaks = [max((each.max_rss_bytes or 0 for each in side), default=0) for side in (one, other)]
     if all(peaks):
         found.append(PeakMemory(a_bytes=peaks[0], b_bytes=peaks[1]))
+    alike = ((x, y) for x in a.accuracies for y in b.accuracies if x.asked == y.asked)
+    found += [Accuracies(a=x, b=y) for x, y in islice(alike, 1)]
     return found
 
 

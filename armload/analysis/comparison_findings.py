@@ -12,7 +12,9 @@ from armload.analysis.load.findings import AnyLoadFinding
 from armload.analysis.ratios import times
 from armload.analysis.sanity import Departure
 from armload.boards.power import EnergyBasis
-from armload.core.values import Value, format_bytes
+from armload.core.shell import join
+from armload.core.values import Value, counted, format_bytes
+from armload.engines.measurement import KnownAccuracy
 from armload.engines.output import ReportedFigure
 
 SideLabel = Literal["A", "B"]
@@ -236,6 +238,27 @@ class PeakMemory(ComparisonNote):
             f"Peak resident memory: A {format_bytes(self.a_bytes)}, "
             f"B {format_bytes(self.b_bytes)}, without what a GPU's or NPU's driver allocates."
         )
+
+
+class Accuracies(ComparisonNote):
+    """How often each side was right where both answered the same questions.
+
+    Attributes:
+        a, b: at the largest budget of each.
+    """
+
+    kind: Literal["accuracies"] = "accuracies"
+    a: KnownAccuracy
+    b: KnownAccuracy
+
+    def fact(self) -> str:
+        said = ", ".join(
+            f"{side} {each.correct} of {counted(each.questions, 'question')} correct with "
+            f"{each.budget} tokens"
+            for side, each in (("A", self.a), ("B", self.b))
+        )
+        command = join(["armload", "tradeoff", self.a.side, self.b.side])
+        return f"Accuracy on {self.a.task}: {said}. In full: {command}"
 
 
 class EqualBoardsDiffer(ComparisonNote):

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, programs_of
 from armload.core.progress import Progress
-from armload.engines.completion import Completion, settings_of
-from armload.engines.distributed import DistributedRun
+from armload.engines.completion import settings_of
 from armload.engines.job import SweepPoint
+from armload.engines.model_program import ModelProgram
+from armload.engines.plan import Plan
 from armload.runs.interruption import starts_anew
 from armload.runs.pipeline import Heard
 from armload.runs.reach import EngineBoard, Reach
@@ -29,7 +30,7 @@ class BenchBoard:
         self, board: EngineBoard, cells: Sequence[Combination], reference: Run | None
     ) -> None:
         self.name = board.where.board.name
-        self.engines: Sequence[Completion | DistributedRun] = [
+        self.engines: Sequence[ModelProgram[Plan]] = [
             cell.engine(board.where.binaries) for cell in cells
         ]
         self._board = board

@@ -21,6 +21,7 @@ from armload.engines.distributed import (
 )
 from armload.engines.embedding import EMBEDDING_PROGRAM, Embedding, embedding_plan
 from armload.engines.llama_cpp import whole_plan
+from armload.engines.model_program import ModelProgram
 from armload.engines.perception import PERCEIVING_PROGRAM, Perception, with_room
 from armload.engines.plan import MTP, Plan
 from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
@@ -63,7 +64,7 @@ class Combination:
             return (EMBEDDING_PROGRAM,)
         return (PROGRAM if self.plan.speculate is None else SPECULATING_PROGRAM,)
 
-    def engine(self, binaries: Mapping[str, Binary]) -> Completion | DistributedRun:
+    def engine(self, binaries: Mapping[str, Binary]) -> ModelProgram[Plan]:
         """Return what runs it.
 
         Raises:

@@ -22,9 +22,8 @@ from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.core.workspace import RUN_FILE, runs_folder, sweeps_folder
-from armload.engines.completion import Completion
-from armload.engines.distributed import DistributedRun
 from armload.engines.job import SweepPoint
+from armload.engines.model_program import ModelProgram
 from armload.engines.plan import Plan
 from armload.runs import store
 
@@ -111,7 +110,7 @@ class SweepEntry(Value):
 
 def new_sweep(
     boards: Sequence[str],
-    engines: Sequence[Completion | DistributedRun],
+    engines: Sequence[ModelProgram[Plan]],
     *,
     repeats: int,
     warmups: int,

@@ -99,6 +99,8 @@ SEEING_SCORER = "armload-score-media"
 """The same for items with images."""
 DLLAMA = "armload-dllama"
 """A program of armload's own, with distributed-llama's code."""
+_PROJECTS: Mapping[str, EngineProject] = {DLLAMA: "distributed-llama"}
+"""Of programs that are not built from llama.cpp; on a group, their other nodes run the same one."""
 MAIN_PROGRAMS = ("llama-completion", "llama-cli")
 """Programs that continue a prompt; the first that a source has is the one for measuring."""
 _TRACED_MEDIA = (
@@ -114,14 +116,19 @@ _OTHER_NAMES = {
 }
 
 
+def project_of_program(program: str) -> EngineProject:
+    """Say from whose source a program is built."""
+    return _PROJECTS.get(program, "llama.cpp")
+
+
 def programs_offered(folder: Path, engine: EngineProject = "llama.cpp") -> list[str]:
     """Return the names of the programs that can be built from an engine's folder, sorted.
 
     Not among them are those that llama.cpp builds only with an option that is off in armload's
     builds, or on another platform.
     """
-    if engine == "distributed-llama":
-        return [DLLAMA]
+    if engine != "llama.cpp":
+        return [program for program, project in _PROJECTS.items() if project == engine]
     overlay = data_path("toolchains", "overlay") / "CMakeLists.txt"
     project = Project(folder, settings=overlay)
     theirs = [name for part in ("tools", *BUILT_EXAMPLES) for name in project.executables(part)]

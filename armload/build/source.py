@@ -24,7 +24,6 @@ from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
 _PINNED = "llama-cpp"
-_DISTRIBUTED = "distributed-llama"
 BUILT_EXAMPLES = ("examples/embedding", "examples/speculative-simple")
 BUILT_PARTS = (
     "CMakeLists.txt",
@@ -89,14 +88,9 @@ class Folder(Value):
 Source = Archive | Folder | Commit
 
 
-def pinned_source() -> Archive:
-    """Read the pinned source, ``toolchains/sources/llama-cpp.yaml``."""
-    return load_named(_KIND, _PINNED, Archive)
-
-
-def distributed_source() -> Archive:
-    """Read the pinned source of distributed-llama."""
-    return load_named(_KIND, _DISTRIBUTED, Archive)
+def pinned_source(project: EngineProject = "llama.cpp") -> Archive:
+    """Read the pinned source of a project, such as ``toolchains/sources/llama-cpp.yaml``."""
+    return load_named(_KIND, project.replace(".", "-"), Archive)
 
 
 def project_of(source: Source) -> EngineProject:

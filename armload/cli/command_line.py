@@ -79,7 +79,7 @@ class _Reader:
                 self._fill(word, before)
             before = word
         for word in self._behind:
-            self._fill(word)
+            self._fill(word, is_behind=True)
         if self._cache_types:
             keys = self._cache_types.get("keys", _USUAL_KV_TYPE).split(",")
             values = self._cache_types.get("values", _USUAL_KV_TYPE).split(",")
@@ -183,15 +183,17 @@ class _Reader:
         else:
             self._words[option.field] = value
 
-    def _fill(self, word: str, before: str = "") -> None:
+    def _fill(self, word: str, before: str = "", *, is_behind: bool = False) -> None:
         """Give a word to the next positional argument.
 
         Args:
             before: the word before it.
+            is_behind: it follows ``--``.
         """
         for each in self._declared:
             is_open = each.field not in self._words or repeats(each)
-            if each.option.is_argument and is_open:
+            fits = each.option.is_argument and (is_behind or not each.option.is_behind)
+            if fits and is_open:
                 self._set(each, word)
                 return
         given = {f"--{each.name}" for each in self._declared if each.field in self._words}

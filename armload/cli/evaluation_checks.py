@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armload.cli import terminal
+from armload.core.errors import UsageError
 from armload.engines.contradictions import check_consistent
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.harness.evaluating import PREFIX
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.task import load_task
+from armload.runs.request import EngineSource
 
 if TYPE_CHECKING:
     from armload.cli.verbs.evaluation import EvalOptions
@@ -32,6 +35,7 @@ def check_combination(options: EvalOptions) -> EvalOptions:
     if options.regrade:
         return _check_regrading(options)
     check_consistent(options.part(ScorerOptions))
+    options = _check_program(options)
     if len(options.grader) > 1:
         options = options.refuse_without(
             ("grader",), "--regrade to compare several graders", "Name one."
@@ -57,6 +61,46 @@ def check_combination(options: EvalOptions) -> EvalOptions:
         f"--task {options.task}",
         "Give the file of prompts with --data." if is_file else "Remove it.",
     )
+
+
+_OF_A_PROGRAM = ("put", "reader", "name")
+_OF_THE_SCORER = (
+    *ScorerOptions.model_fields,
+    *EngineSource.model_fields,
+    *("model", "type", "conclude", "scheduler", *_ABOUT_IMAGES),
+)
+
+
+def _check_program(options: EvalOptions) -> EvalOptions:
+    if not options.command:
+        return options.refuse_without(
+            _OF_A_PROGRAM, "a program after --", "Example: armload eval --put demo -- demo {prompt}"
+        )
+    program = options.command[0]
+    options = options.refuse(
+        _OF_THE_SCORER,
+        f"-- {program}: that is for the programs that armload builds",
+        "Put the program's own options after --.",
+    )
+    if not has_questions(options.task):
+        raise UsageError(
+            f"-- {program} cannot be combined with --task {options.task}: a program answers "
+            "questions alone.",
+            "Use a task whose answers are generated, such as gsm8k.",
+        )
+    task = load_task(options.task)
+    if task.kind == "multiple-choice" or task.image is not None:
+        what = "compares likelihoods" if task.image is None else "shows images"
+        raise UsageError(
+            f"-- {program} cannot be combined with --task {task.name}, which {what}.",
+            "Use a task whose answers are generated from text, such as gsm8k.",
+        )
+    if task.template_arguments and options.template == "model":
+        terminal.say(
+            f"{program} is not given the template_arguments of task {task.name}: it applies its "
+            "own chat template."
+        )
+    return options
 
 
 def _check_regrading(options: EvalOptions) -> EvalOptions:

@@ -25,17 +25,6 @@ _KINDS: Mapping[str, str] = {
     "file": "a file",
 }
 """What a word may be that lacks its option; by what options take, the likeliest first."""
-_LLAMA_CPP_ALONE: Mapping[str, str] = {
-    "serve": ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
-    "own",
-    "load": ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
-    "own",
-    "eval": ": only its scorer answers a file of questions. How far distributed-llama's logits are "
-    "from them: eval --task logits --reference dllama",
-    "tune": ", whose options it searches. To choose among boards and threads for "
-    "distributed-llama, list them: bench --engine dllama --board ONE,GROUP --threads 2,4",
-}
-"""Why a verb has no other engine."""
 _FILES = {"--plan": (".yaml", ".yml"), "--data": (".json", ".jsonl")}
 
 
@@ -92,7 +81,9 @@ def unknown_option(wrong: str, verb: str, options: Collection[str]) -> UsageErro
             "slot. "
         )
     elif wrong == "--engine":
-        why = _LLAMA_CPP_ALONE.get(verb, "")
+        from armload.engines.registry import ENGINES
+
+        why = next((each.unfit_for[verb] for each in ENGINES if verb in each.unfit_for), "")
         hint = f"{verb} runs llama.cpp{why}. To compare engines: bench --engine llama.cpp,dllama. "
     else:
         long = [each for each in options if each.startswith("--")]

@@ -92,6 +92,45 @@ class OnNamedBoard(OptionGroup):
     board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan")]
 
 
+class ForeignProgram(OptionGroup):
+    """A program that armload did not build, what lies beside it, and how its output is read."""
+
+    heading = "Program"
+
+    command: Annotated[
+        tuple[str, ...],
+        Option(
+            "after --: the program and its arguments; refer to --put files by name",
+            several="repeat",
+            is_argument=True,
+            takes="file",
+        ),
+    ] = ()
+    put: Annotated[
+        tuple[Path, ...],
+        Option(
+            "a file or folder to copy to the board under its own name",
+            several="repeat",
+            takes="file",
+        ),
+    ] = ()
+    reader: Annotated[
+        str,
+        Option(
+            "how its output is read: a reader's name or YAML file",
+            "NAME|FILE",
+            usual="the reader that names the program, else text",
+            takes="reader",
+        ),
+    ] = ""
+    name: Annotated[
+        str,
+        Option(
+            "name of the model", usual="the largest file or folder of --put other than the program"
+        ),
+    ] = ""
+
+
 class OneModel(OptionGroup):
     """The model that a verb uses, and the type that it is quantised to first."""
 

@@ -96,6 +96,7 @@ class Option:
         name: as it is typed, where the field is called otherwise.
         heading: in help, where it is not that of the group.
         is_argument: it is given without its name.
+        is_behind: an argument whose words all follow ``--``.
         needs: the field without which it does nothing; ``field=value`` for one value of it.
         has_own_default: a person's default for every verb does not apply.
         is_unlike_llama_cpp: what llama.cpp's programs call so means something else.
@@ -112,6 +113,7 @@ class Option:
     name: str = ""
     heading: str = ""
     is_argument: bool = False
+    is_behind: bool = False
     needs: str = ""
     has_own_default: bool = False
     is_unlike_llama_cpp: bool = False

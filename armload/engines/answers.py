@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, RootModel, TypeAdapter, model_validator
 
 from armload.core.errors import DataError
 from armload.core.files import content
-from armload.core.values import Count, Value, parse_json
+from armload.core.values import Count, Finite, Value, parse_json
 
 Stop = Literal["end", "budget", "stop", "context"]
 
@@ -169,6 +169,39 @@ class TokenizedAnswer(Value):
     tokens: tuple[int, ...]
 
 
+class PrintedAnswer(Value):
+    """A text that a program wrote which armload did not build, as its reader finds it.
+
+    Attributes:
+        id: the question's.
+        prompt_tokens, tokens: of the prompt and of the text, as the program counts them.
+        prefill_s, decode_s: the program's own times; none where it prints none.
+        wall_s: from the program's start, so with loading the model, to its last write.
+        text: without what the program prints besides.
+    """
+
+    id: str
+    kind: Literal["printed"] = "printed"
+    prompt_tokens: Count
+    tokens: Count
+    prefill_s: Finite | None
+    decode_s: Finite | None
+    wall_s: Finite
+    text: str
+
+    @property
+    def seconds(self) -> float:
+        """Of prompt and text, by the program's own times if it prints both."""
+        if self.prefill_s is None or self.decode_s is None:
+            return self.wall_s
+        return self.prefill_s + self.decode_s
+
+    @property
+    def first_token_s(self) -> float:
+        """Of the prompt; 0 where it is not known."""
+        return 0.0 if self.decode_s is None else self.prefill_s or 0.0
+
+
 class FailedAnswer(Value):
     """An item that could not be answered.
 
@@ -182,7 +215,7 @@ class FailedAnswer(Value):
     error: str
 
 
-_Answered = GeneratedAnswer | LikelihoodAnswer | LogitsAnswer | TokenizedAnswer
+_Answered = GeneratedAnswer | LikelihoodAnswer | LogitsAnswer | TokenizedAnswer | PrintedAnswer
 _ANSWERED: TypeAdapter[_Answered] = TypeAdapter(Annotated[_Answered, Field(discriminator="kind")])
 Answer = _Answered | FailedAnswer
 

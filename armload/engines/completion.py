@@ -17,7 +17,14 @@ from armload.deploy.layout import (
     Layout,
     from_program_folder,
 )
-from armload.engines.engine import MemoryNeed, RunContext, Settings, Simulation, Spreadable
+from armload.engines.engine import (
+    Forecastable,
+    MemoryNeed,
+    RunContext,
+    Settings,
+    Simulation,
+    Spreadable,
+)
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
@@ -104,6 +111,11 @@ class Completion(ModelEngine[Plan]):
     def continuation(self) -> Plan:
         """What its time and memory are predicted for."""
         return self.plan
+
+    @property
+    def forecastable(self) -> Forecastable:
+        """The plan, by llama.cpp's operations."""
+        return Forecastable(model=self.model, plan=self.continuation, is_kept=self.keeps_forecast)
 
     @property
     def spreadable(self) -> Spreadable | None:

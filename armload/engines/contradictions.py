@@ -95,12 +95,6 @@ def _of_devices(plan: Choices) -> Iterator[OptionConflict]:
     if not isinstance(plan, Plan) or plan.device is None:
         return
     device = f"--device {plan.device}"
-    if plan.engine == "dllama":
-        yield OptionConflict(
-            f"{device} with --engine dllama",
-            "distributed-llama is built for the CPU alone",
-            "Remove one of them.",
-        )
     if plan.speculate is not None:
         yield OptionConflict(
             f"{device} with --speculate {plan.speculate}",

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from armload.boards.board import Board
 from armload.boards.framing import reason
@@ -26,7 +27,14 @@ from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import settings_of
-from armload.engines.engine import Engine, MemberRoom, RunContext, Settings, WorkerPlan
+from armload.engines.engine import (
+    Engine,
+    Forecastable,
+    MemberRoom,
+    RunContext,
+    Settings,
+    WorkerPlan,
+)
 from armload.engines.job import Job, ModelRecord, RunSpec
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.model_program import ModelProgram, binary_record, peak_memory
@@ -81,9 +89,19 @@ class DistributedRun(ModelProgram[Plan]):
     name = DLLAMA
     unit = "tokens"
     is_meshed = True
-    keeps_forecast = True
     others_gone = f"{DLLAMA}: another node has gone"
     less_memory = "Use a smaller model or --context, or a larger group."
+    unfit_for: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("serve", "load"),
+            ": distributed-llama's server takes one request at a time, and has a tokenizer of its "
+            "own",
+        ),
+        "eval": ": only its scorer answers a file of questions. How far distributed-llama's logits "
+        "are from them: eval --task logits --reference dllama",
+        "tune": ", whose options it searches. To choose among boards and threads for "
+        "distributed-llama, list them: bench --engine dllama --board ONE,GROUP --threads 2,4",
+    }
 
     def __init__(
         self, plan: Plan, binaries: Mapping[str, Binary], model: Model, converted: ConvertedFiles
@@ -128,9 +146,22 @@ class DistributedRun(ModelProgram[Plan]):
         return settings_of(self.plan)
 
     @property
-    def continuation(self) -> Plan:
-        """The plan itself."""
-        return self.plan
+    def forecastable(self) -> Forecastable:
+        """The plan, by the times of its own nodes."""
+        return Forecastable(
+            model=self.model,
+            plan=self.plan,
+            is_kept=True,
+            nodes=self.facts,
+            node_program=self.binary,
+        )
+
+    @property
+    def unsendable(self) -> tuple[str, str]:
+        return (
+            "--engine dllama cannot run through a gateway: its nodes are connected from here.",
+            "Omit --scheduler, or use --engine llama.cpp.",
+        )
 
     @property
     def facts(self) -> DistributedModel:
@@ -342,6 +373,7 @@ def check_supported(plan: Plan) -> None:
     asked = {
         "--kv-type": plan.kv_type is not None,
         "--flash-attention": plan.flash_attention is not None,
+        f"--device {plan.device}": plan.device is not None,
         "--numa": plan.numa is not None,
         "--batch": plan.batch_tokens is not None,
         f"--weights {plan.weights}": plan.weights != "auto",

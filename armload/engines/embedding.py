@@ -200,6 +200,13 @@ class Embedding(Completion):
         return (*super().payload, texts)
 
     @property
+    def unsendable(self) -> tuple[str, str]:
+        return (
+            "--embed cannot run through a gateway: its texts are not sent there.",
+            "Omit --scheduler.",
+        )
+
+    @property
     def continuation(self) -> Plan:
         """What its time and memory are predicted for: one text."""
         return one_text(self.plan, self.model)

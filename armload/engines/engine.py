@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
+from armload.build.binary import Binary
 from armload.core.cpu_sets import cpu_words
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -25,6 +26,7 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Sequences
 from armload.engines.spread import SplitChoice, Spread
 from armload.models.context_memory import KvCache
+from armload.models.distributed_llama import DistributedModel
 from armload.models.model import Model
 
 
@@ -198,6 +200,25 @@ class Spreadable(Value):
     tensor_lacks: str = ""
 
 
+class Forecastable(Value):
+    """One continuation, whose time is predicted before a run.
+
+    Attributes:
+        model: on this machine.
+        plan: of the continuation.
+        is_kept: the run is like it, so that the prediction is kept with it.
+        nodes: how the members of a group share the model, where each computes the same part of
+            every layer with kernels of the engine's own: only times of these predict it.
+        node_program: that has these kernels.
+    """
+
+    model: Model
+    plan: Plan
+    is_kept: bool = False
+    nodes: DistributedModel | None = None
+    node_program: Binary | None = None
+
+
 class Simulation(Value):
     """A program that says what it would allocate, instead of running.
 
@@ -237,6 +258,8 @@ class Engine(ABC):
         is_meshed: what computes for it on other members of a group needs to reach each other.
         others_gone: what its program says when another member of a group has gone; empty where it
             says nothing of it.
+        unfit_for: verbs that it has nothing to do with, each with the reason: what follows "runs
+            llama.cpp".
         is_service: it waits for requests until a person stops it. Only while it runs does it answer
             the same command, and the idle board before it is no part of what is measured.
     """
@@ -248,6 +271,7 @@ class Engine(ABC):
     less_memory: ClassVar[str] = LESS_MEMORY
     is_meshed: ClassVar[bool] = False
     others_gone: ClassVar[str] = ""
+    unfit_for: ClassVar[Mapping[str, str]] = {}
     is_service: ClassVar[bool] = False
 
     @property
@@ -293,6 +317,16 @@ class Engine(ABC):
     @property
     def spreadable(self) -> Spreadable | None:
         """What members of a group can compute a part of; none for programs of one board."""
+        return None
+
+    @property
+    def forecastable(self) -> Forecastable | None:
+        """What its time is predicted for; none where nothing is predicted."""
+        return None
+
+    @property
+    def unsendable(self) -> tuple[str, str] | None:
+        """Why no gateway can make it of what is sent there, and what to do; none where one can."""
         return None
 
     def divided(self, members: Sequence[MemberRoom]) -> Spread | None:

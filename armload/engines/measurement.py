@@ -64,6 +64,25 @@ class Method(Value):
     memory_mhz: int | None = None
 
 
+class KnownAccuracy(Value):
+    """How often a measured program was right in an evaluation.
+
+    Attributes:
+        side: what ``tradeoff`` takes: the evaluation and its model.
+        task: its name.
+        asked: a checksum over questions, prompt and grader.
+        questions, correct: how many were answered, and rightly.
+        budget: tokens of an answer.
+    """
+
+    side: str
+    task: str
+    asked: str
+    questions: int
+    correct: int
+    budget: int
+
+
 class Measurement(Value):
     """One measurement.
 
@@ -87,6 +106,7 @@ class Measurement(Value):
         predicted_token_s: expected seconds per output token; none without a prediction.
         joules_per_token: of decode; none without a valid figure.
         energy_basis: what another energy must share to be compared with that.
+        accuracies: of the same program and model, the newest first.
     """
 
     name: str
@@ -109,3 +129,4 @@ class Measurement(Value):
     predicted_token_s: float | None = None
     joules_per_token: float | None = None
     energy_basis: EnergyBasis | None = None
+    accuracies: tuple[KnownAccuracy, ...] = ()

@@ -154,6 +154,13 @@ class Perception(Completion):
         )
 
     @property
+    def unsendable(self) -> tuple[str, str]:
+        return (
+            "--image and --audio cannot run through a gateway: projectors are not sent there.",
+            "Omit --scheduler.",
+        )
+
+    @property
     def spreadable(self) -> None:
         """Nothing: the encoder runs on one board."""
         return

@@ -14,11 +14,12 @@ from armload.engines.rpc_server import RpcServer
 from armload.engines.scorer import Scoring
 from armload.engines.server import Serving
 from armload.engines.speculation import Speculation
+from armload.engines.watched.asked import AskedProgram
 from armload.engines.watched.engine import WatchedProgram
 
 ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
-    *(RpcServer, DistributedRun, DistributedWorker, Perception, Embedding),
+    *(AskedProgram, RpcServer, DistributedRun, DistributedWorker, Perception, Embedding),
 )
 
 RESULTS = tuple(name for engine in ENGINES for name in engine.results)

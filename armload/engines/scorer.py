@@ -23,7 +23,7 @@ from armload.engines.answers import (
     LogitsAnswer,
     read_answers,
 )
-from armload.engines.engine import MemoryNeed, RunContext, Simulation, Spreadable
+from armload.engines.engine import Forecastable, MemoryNeed, RunContext, Simulation, Spreadable
 from armload.engines.job import Job, MediaRecord, RunSpec
 from armload.engines.llama_cpp import (
     if_offered,
@@ -198,6 +198,15 @@ class Scoring(ModelEngine[ScoringPlan]):
         return super().subject.model_copy(update=update)
 
     @property
+    def unsendable(self) -> tuple[str, str] | None:
+        if self.seen is None:
+            return None
+        return (
+            "A task with images cannot run through a gateway: projectors are not sent there.",
+            "Omit --scheduler.",
+        )
+
+    @property
     def spreadable(self) -> Spreadable | None:
         """Nothing where it sees: the encoder runs on one board."""
         return super().spreadable if self.seen is None else None
@@ -206,6 +215,11 @@ class Scoring(ModelEngine[ScoringPlan]):
     def continuation(self) -> Plan:
         """What its time and memory are predicted for: one item."""
         return self.plan.continuation
+
+    @property
+    def forecastable(self) -> Forecastable:
+        """One item, by llama.cpp's operations."""
+        return Forecastable(model=self.model, plan=self.continuation, is_kept=self.keeps_forecast)
 
     @property
     def payload(self) -> tuple[Payload, ...]:

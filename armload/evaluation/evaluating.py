@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from armload.analysis.output_doubts import Failed, OutputMissing
@@ -14,8 +15,10 @@ from armload.core.progress import Progress
 from armload.core.values import counted, format_duration
 from armload.engines.answers import Answer, read_answers
 from armload.engines.scorer import ANSWERS, Scoring
+from armload.engines.watched.asked import read_printed
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
+from armload.evaluation.program import TimedProgram
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, runs_of
@@ -119,11 +122,12 @@ def evaluate_on(
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)
-    with reach.open(request, (prepared.program,), progress, takes_groups=True) as board:
-        asked = [
-            (_engine(board.where, prepared, number, settings, missing, note), part.max_tokens)
+    groups = prepared.loaded is None
+    with reach.open(request, prepared.programs, progress, takes_groups=groups) as board:
+        asked: list[tuple[Scoring, int]] = [
+            (_scoring(board.where, prepared, number, settings, missing, note), part.max_tokens)
             for number, part in enumerate(evaluated.evaluation.parts)
-            if (missing := _shared(evaluated, number, share))
+            if prepared.loaded is None and (missing := _shared(evaluated, number, share))
         ]
         say_duration(board, asked, settings.max_time_s, progress)
         evaluate_there(board, prepared, settings, progress, new=request.new, share=share, note=note)
@@ -156,7 +160,7 @@ def evaluate_there(
         # With a limit, only that ends a run well before all are answered.
         return run, engine.max_time_s is not None and run.exit.kind == "done"
 
-    for part in range(len(prepared.models)):
+    for part in range(len(evaluated.evaluation.parts)):
         missing = partial(_shared, evaluated, part, share)
         ask_all(board, "question", missing, partial(ask, part), progress)
 
@@ -180,9 +184,15 @@ def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
                 energy=energy,
             )
         try:
-            evaluated.add(place.cell, read_answers(folder / ANSWERS), source)
+            evaluated.add(place.cell, _answers_in(evaluated, place.cell, folder), source)
         except ArmloadError as error:
             progress.say(f"skipped: {error.message}")
+
+
+def _answers_in(evaluated: EvaluationFolder, part: int, folder: Path) -> Sequence[Answer]:
+    if evaluated.evaluation.parts[part].program is None:
+        return read_answers(folder / ANSWERS)
+    return read_printed(read_job(folder), folder)
 
 
 def _shared(evaluated: EvaluationFolder, part: int, share: tuple[int, int]) -> list[Question]:
@@ -192,6 +202,27 @@ def _shared(evaluated: EvaluationFolder, part: int, share: tuple[int, int]) -> l
 
 
 def _engine(
+    where: ReachedBoard,
+    prepared: PreparedEvaluation,
+    part: int,
+    settings: ScorerSettings,
+    questions: Sequence[Question],
+    note: Note,
+) -> TimedScoring | TimedProgram:
+    if prepared.loaded is None:
+        return _scoring(where, prepared, part, settings, questions, note)
+    evaluated = prepared.evaluated
+    note(part, evaluated.answers(part))
+    return prepared.loaded.engine(
+        *(prepared.task, evaluated.evaluation.parts[part], questions),
+        evaluated.folder / "items" / f"{part}-{where.board.name}",
+        evaluation=evaluated.evaluation.id,
+        note=partial(note, part),
+        max_time_s=settings.max_time_s and settings.max_time_s / len(evaluated.evaluation.parts),
+    )
+
+
+def _scoring(
     where: ReachedBoard,
     prepared: PreparedEvaluation,
     part: int,
@@ -209,7 +240,7 @@ def _engine(
     seen = prepared.seen.get(parts[part].model_reference)
     return TimedScoring(
         settings.plan(items, path, model, seen),
-        where.binaries[prepared.program],
+        where.binaries[prepared.programs[0]],
         model,
         path,
         evaluation=evaluated.evaluation.id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from armload.core.errors import UsageError
@@ -16,6 +16,7 @@ from armload.engines.scorer import SCORER, SEEING_SCORER, SeenImages
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.items import Message, render
+from armload.evaluation.program import LoadedProgram, ProgramRequest
 from armload.evaluation.question import Question, QuestionImage
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
@@ -57,14 +58,11 @@ def parts_of(
     Raises:
         UsageError: the task has no such prompt.
     """
-    names = list(dict.fromkeys(prompts)) or [next(iter(task.prompts))]
-    for name in names:
-        task.prompt(name)
+    names = _prompts(task, prompts)
     if task.kind == "multiple-choice":
         variants: list[dict[str, object]] = [{}]
     else:
-        wanted = sorted(set(budgets or task.budgets or DEFAULT_BUDGETS))
-        variants = _variants(wanted, tell, conclude=conclude)
+        variants = _variants(_budgets(task, budgets), tell, conclude=conclude)
     return [
         Part(
             model=model.name,
@@ -80,12 +78,29 @@ def parts_of(
     ]
 
 
+def _prompts(task: Task, names: Sequence[str]) -> list[str]:
+    found = list(dict.fromkeys(names)) or [next(iter(task.prompts))]
+    for name in found:
+        task.prompt(name)
+    return found
+
+
+def _budgets(task: Task, budgets: Sequence[int]) -> list[int]:
+    return sorted(set(budgets or task.budgets or DEFAULT_BUDGETS))
+
+
+_TOLD: Mapping[BudgetTold, tuple[bool, ...]] = {
+    "no": (False,),
+    "yes": (True,),
+    "both": (False, True),
+}
+
+
 def _variants(
     budgets: Sequence[int], tell: BudgetTold, *, conclude: bool
 ) -> list[dict[str, object]]:
-    told = {"no": [False], "yes": [True], "both": [False, True]}[tell]
     variants: list[dict[str, object]] = []
-    for is_told in told:
+    for is_told in _TOLD[tell]:
         if is_told or conclude:
             variants += [
                 {"budgets": (budget,), "is_told": is_told, "concludes": conclude}
@@ -113,6 +128,7 @@ class EvaluationRequest(Value):
         adapters: that are added to each model.
         mmproj: the projector by which the model sees a task's images; empty for its own.
         image_max_tokens: of one image; none for the projector's own limit.
+        program: that answers in place of armload's scorer; then there are no models.
     """
 
     boards: tuple[str, ...]
@@ -131,6 +147,7 @@ class EvaluationRequest(Value):
     adapters: tuple[AdapterChoice, ...] = ()
     mmproj: str = ""
     image_max_tokens: int | None = None
+    program: ProgramRequest | None = None
 
     def only_model(self, task: str) -> str:
         """Return the model, of a task that takes one model and one board.
@@ -150,20 +167,24 @@ class PreparedEvaluation:
     Attributes:
         evaluated: its folder.
         task: what is asked.
-        models: by part.
+        models: by part; none where a program answers that is not armload's.
         seen: what each model sees, by the name that a person gave it; nothing of a task without
             images.
+        loaded: that program.
     """
 
     evaluated: EvaluationFolder
     task: Task
     models: tuple[Model, ...]
-    seen: Mapping[str, SeenImages]
+    seen: Mapping[str, SeenImages] = field(default_factory=dict)
+    loaded: LoadedProgram | None = None
 
     @property
-    def program(self) -> str:
-        """The program that answers."""
-        return SEEING_SCORER if self.seen else SCORER
+    def programs(self) -> tuple[str, ...]:
+        """The program of armload's that answers; none for one that armload did not build."""
+        if self.loaded is not None:
+            return ()
+        return (SEEING_SCORER if self.seen else SCORER,)
 
 
 def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> PreparedEvaluation:
@@ -177,6 +198,19 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     if task.kind == "generate":
         check_grader(grader)
     questions = load_questions(task, asked.data, asked.limit, progress)
+    if asked.program is not None:
+        loaded = LoadedProgram.of(asked.program, progress)
+        parts = loaded.parts(
+            task,
+            _prompts(task, asked.prompts),
+            _budgets(task, asked.budgets),
+            _TOLD[asked.tell],
+            asked.template,
+            is_said=len(set(asked.budgets)) == 1,
+        )
+        loaded.check(task, parts, questions)
+        evaluated = _begun(asked, task, grader, questions, parts, progress, new=new)
+        return PreparedEvaluation(evaluated=evaluated, task=task, models=(), loaded=loaded)
     models = {
         name: with_adapters(model_called(name, progress), asked.adapters, progress)
         for name in asked.models
@@ -207,6 +241,25 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         parts = [part for part, _ in fitted]
         for note in dict.fromkeys(note for _, note in fitted if note):
             progress.say(note)
+    return PreparedEvaluation(
+        evaluated=_begun(asked, task, grader, questions, parts, progress, new=new),
+        task=task,
+        models=tuple(models[part.model_reference] for part in parts),
+        seen=seen,
+    )
+
+
+def _begun(
+    asked: EvaluationRequest,
+    task: Task,
+    grader: str,
+    questions: Sequence[Question],
+    parts: Sequence[Part],
+    progress: Progress,
+    *,
+    new: bool,
+) -> EvaluationFolder:
+    """Return an evaluation that begins, or that the same command has begun."""
     evaluation = new_evaluation(
         boards=asked.boards,
         task=task.name,
@@ -224,12 +277,7 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         done = sum(len(found.answers(part)) for part in range(len(parts)))
         all_answers = counted(len(questions) * len(parts), "answer")
         progress.say(resuming(found.evaluation.id, f"{done} of {all_answers}"))
-    return PreparedEvaluation(
-        evaluated=found or EvaluationFolder.begin_with(evaluation, questions),
-        task=task,
-        models=tuple(models[part.model_reference] for part in parts),
-        seen=seen,
-    )
+    return found or EvaluationFolder.begin_with(evaluation, questions)
 
 
 def _picture(image: QuestionImage) -> Picture:

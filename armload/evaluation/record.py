@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, Self
 
 from armload.analysis.energy import Energy
@@ -24,12 +24,35 @@ from armload.core.json_lines import append_lines, write_lines
 from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, AnswerLine
+from armload.engines.job import PutFile
+from armload.engines.watched.reader import Reader, program_word
 from armload.evaluation.question import Question
 
 Template = Literal["model", "chatml", "none"]
 """A chat template: the one in the model's file, ChatML's, or none at all."""
 
 QUESTIONS_FILE, SOURCES_FILE, SHOWN_FILE = "questions.jsonl", "sources.jsonl", ".shown"
+
+
+class AnsweringProgram(Value):
+    """A program that armload did not build, as it was asked.
+
+    Attributes:
+        words: the program and its arguments, as a person gave them.
+        reader: of its output.
+        files: that were copied for it.
+        limit_s: after which it was ended.
+    """
+
+    words: tuple[str, ...]
+    reader: Reader
+    files: tuple[PutFile, ...]
+    limit_s: int
+
+    @property
+    def name(self) -> str:
+        """Of the program."""
+        return PurePath(program_word(self.words)).name
 
 
 class Part(Value):
@@ -48,6 +71,7 @@ class Part(Value):
         projector, projector_sha256: by which it sees the task's images, its file's name and
             checksum; empty where there are none.
         image_max_tokens: of one image; none for the projector's own limit.
+        program: that answers; none for armload's scorer.
     """
 
     model: str
@@ -62,6 +86,7 @@ class Part(Value):
     projector: str = ""
     projector_sha256: str = ""
     image_max_tokens: int | None = None
+    program: AnsweringProgram | None = None
 
     @property
     def max_tokens(self) -> int:
@@ -230,12 +255,17 @@ def new_evaluation(
     Args:
         decisive: further texts that decide the answers: rendered prompts, options.
     """
-    # Those of texts alone have the same one as before there were images.
+    # Those without images, and of the scorer, have the same one as before there were others.
     asked = [
         each.model_dump_json(exclude=None if each.images else {"images"}) for each in questions
     ]
     seeing = {"projector", "projector_sha256", "image_max_tokens"}
-    given = [each.model_dump_json(exclude=None if each.projector else seeing) for each in parts]
+    given = [
+        each.model_dump_json(
+            exclude=(set() if each.projector else seeing) | (set() if each.program else {"program"})
+        )
+        for each in parts
+    ]
     words = (task, kind, *asked, *given, *decisive)
     return Evaluation(
         **begins_now("eval", task),

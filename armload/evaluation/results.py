@@ -17,6 +17,7 @@ from armload.engines.answers import (
     FailedAnswer,
     GeneratedAnswer,
     LikelihoodAnswer,
+    PrintedAnswer,
     Stop,
     ThoughtTags,
 )
@@ -218,6 +219,8 @@ def is_answer_correct(answer: object, question: Question, part: Part, grader: st
     """Say whether an answer is right at the largest budget; none for one that failed."""
     if isinstance(answer, GeneratedAnswer):
         return _attempt(answer, question, part.max_tokens, part, grader).is_correct
+    if isinstance(answer, PrintedAnswer):
+        return _printed(answer, question, part.max_tokens, grader).is_correct
     if isinstance(answer, LikelihoodAnswer):
         return _choice(answer, question)[0].is_correct
     return None
@@ -255,6 +258,8 @@ def _point(
             failed[answer.id] = answer.error
         elif isinstance(answer, GeneratedAnswer) and budget is not None:
             attempts.append(_attempt(answer, questions[answer.id], budget, part, grader))
+        elif isinstance(answer, PrintedAnswer) and budget is not None:
+            attempts.append(_printed(answer, questions[answer.id], budget, grader))
         elif isinstance(answer, LikelihoodAnswer):
             attempt, is_normalised_right = _choice(answer, questions[answer.id])
             attempts.append(attempt)
@@ -298,6 +303,23 @@ def _attempt(
         stop=answer.stop if tokens == len(answer.tokens) else "budget",
         is_thinking=is_thinking,
         thought_tags=answer.thought_tags,
+    )
+
+
+def _printed(answer: PrintedAnswer, question: Question, budget: int, grader: str) -> GradedAttempt:
+    found = grade(grader, answer.text, question, ThoughtTags())
+    return GradedAttempt(
+        question=question.id,
+        prompt_tokens=answer.prompt_tokens,
+        tokens=answer.tokens,
+        seconds=answer.seconds,
+        first_token_s=answer.first_token_s,
+        text=answer.text,
+        extracted=found.extracted,
+        is_correct=found.correct,
+        failure=found.failure,
+        is_boxed=found.boxed,
+        stop="budget" if answer.tokens >= budget else "end",
     )
 
 

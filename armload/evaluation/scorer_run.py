@@ -46,6 +46,27 @@ Note = Callable[[Sequence[Answer]], str]
 """Given the answers since the last time, says in a few words how all of them stand."""
 
 
+class Deadline:
+    """The end of a run in time.
+
+    Args:
+        max_time_s: from the first answer looked for; none for no limit.
+    """
+
+    def __init__(self, max_time_s: float | None) -> None:
+        self._max_time_s = max_time_s
+        self._began_s: float | None = None
+
+    def is_over(self, now: ProgressUpdate) -> bool:
+        """Say whether time is up; never before an answer, or repeating the run would add none."""
+        if self._max_time_s is None or now.steps == 0:
+            return False
+        now_s = time.monotonic()
+        if self._began_s is None:
+            self._began_s = now_s
+        return now.lines > 0 and now_s - self._began_s >= self._max_time_s
+
+
 class TimedScoring(Scoring):
     """The scorer as an evaluation runs it: with its accuracy so far, and an end in time.
 
@@ -76,7 +97,7 @@ class TimedScoring(Scoring):
         self.max_time_s = max_time_s
         self.keeps_forecast = keeps_forecast
         self._note = note
-        self._began_s: float | None = None
+        self._deadline = Deadline(max_time_s)
 
     @property
     def fingerprint(self) -> str:
@@ -97,13 +118,8 @@ class TimedScoring(Scoring):
         return self._note(parse_answers(lines))
 
     def is_done(self, now: ProgressUpdate) -> bool:
-        """Say whether its time is up; never before an answer, or repeating it would add nothing."""
-        if self.max_time_s is None or now.steps == 0:
-            return False
-        now_s = time.monotonic()
-        if self._began_s is None:
-            self._began_s = now_s
-        return now.lines > 0 and now_s - self._began_s >= self.max_time_s
+        """Say whether its time is up."""
+        return self._deadline.is_over(now)
 
 
 def ask_all(
@@ -126,8 +142,7 @@ def ask_all(
         left = missing()
         if len(left) == len(asked):
             raise RunError(
-                f"{board}: the scorer answered none of {counted(len(asked), noun)}: "
-                f"{run.exit.meaning}.",
+                f"{board}: none of {counted(len(asked), noun)} was answered: {run.exit.meaning}.",
                 f"Its messages: armload show {run.id}",
             )
         if time_is_up:

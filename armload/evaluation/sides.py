@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from armload.core.errors import UsageError
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.ids import fingerprint_of
 from armload.core.values import Value, counted
+from armload.engines.measurement import KnownAccuracy, Measurement
 from armload.evaluation.question import Question
-from armload.evaluation.record import EvaluationFolder
+from armload.evaluation.record import AnsweringProgram, EvaluationFolder, Part, Template
 from armload.evaluation.results import AccuracyPoint, points_of
 
 
@@ -18,6 +24,8 @@ class TradeoffSide(Value):
         questions: that were asked.
         model, model_sha256: of the file.
         points: its own.
+        template: for chats.
+        program: that answered; none for armload's scorer.
     """
 
     evaluation: str
@@ -27,6 +35,8 @@ class TradeoffSide(Value):
     model: str
     model_sha256: str
     points: tuple[AccuracyPoint, ...]
+    template: Template = "model"
+    program: AnsweringProgram | None = None
 
 
 def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
@@ -62,6 +72,61 @@ def find_sides(a: str, b: str) -> tuple[TradeoffSide, TradeoffSide]:
             f"{sides[0].grader}",
         )
     return sides
+
+
+def with_accuracies(measured: Sequence[Measurement]) -> list[Measurement]:
+    """Return measurements with what evaluations of the same programs and models found."""
+    known = [*_known()]
+    return [
+        each.model_copy(
+            update={"accuracies": tuple(found for part, found in known if _is_of(part, each))}
+        )
+        for each in measured
+    ]
+
+
+def _known() -> Iterator[tuple[Part, KnownAccuracy]]:
+    """Yield each part of all evaluations whose answers are generated, the newest first."""
+    for folder in reversed(EvaluationFolder.kind.folders()):
+        with suppress(ArmloadError):
+            evaluated = EvaluationFolder.read(folder)
+            evaluation = evaluated.evaluation
+            if evaluation.kind != "generate":
+                continue
+            asked = [question.model_dump_json() for question in evaluated.questions]
+            for part, point in zip(*_largest_budgets(evaluated), strict=True):
+                how = (evaluation.grader, part.prompt, str(part.is_told), str(part.concludes))
+                yield (
+                    part,
+                    KnownAccuracy(
+                        side=f"{evaluation.id}:{part.model}",
+                        task=evaluation.task,
+                        asked=fingerprint_of((*how, *asked)),
+                        questions=point.questions,
+                        correct=point.correct,
+                        budget=part.max_tokens,
+                    ),
+                )
+
+
+def _largest_budgets(
+    evaluated: EvaluationFolder,
+) -> tuple[Sequence[Part], Sequence[AccuracyPoint]]:
+    """Return the parts with answers, those with the largest budgets first, and their points."""
+    points, found = iter(points_of(evaluated)), []
+    for part in evaluated.evaluation.parts:
+        *_, largest = islice(points, len(part.budgets))
+        if largest.attempts:
+            found.append((part, largest))
+    found.sort(key=lambda pair: pair[0].max_tokens, reverse=True)
+    return [part for part, _ in found], [point for _, point in found]
+
+
+def _is_of(part: Part, measured: Measurement) -> bool:
+    program = part.program.name if part.program else ""
+    is_same = program == (measured.method.engine.split(" ")[0] if measured.is_watched else "")
+    sha256 = measured.work.model_sha256
+    return is_same and bool(sha256) and part.model_sha256 == sha256
 
 
 def _require_same_questions(a: TradeoffSide, b: TradeoffSide) -> None:
@@ -112,6 +177,8 @@ def _of_model(evaluated: EvaluationFolder, model: str) -> TradeoffSide:
         model=model,
         model_sha256=part.model_sha256,
         points=tuple(point for point in points_of(evaluated) if point.model == model),
+        template=part.template,
+        program=part.program,
     )
 
 

@@ -23,6 +23,7 @@ from armload.evaluation.answer_energy import (
     energies_compared,
     expected_energy,
 )
+from armload.evaluation.program import unequal
 from armload.evaluation.results import (
     AccuracyPoint,
     GradedAttempt,
@@ -119,6 +120,7 @@ class Tradeoff(Value):
         left_out: questions that not both have answered at every budget; they count in no figure.
         times_of: runs that the times are taken from; empty for those of the answers themselves.
         doubts: why the times are not reliable.
+        unequal: what is not equal of both besides their models, or not known to be.
         crossover: from when on the other one is right more often.
         sentence: which says it.
         deadlines: both compared at the deadlines that were asked for.
@@ -134,6 +136,7 @@ class Tradeoff(Value):
     left_out: int = 0
     times_of: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    unequal: tuple[str, ...] = ()
     crossover: Crossover
     sentence: str
     deadlines: tuple[AtDeadline, ...]
@@ -231,6 +234,7 @@ def _trade(
         b=other,
         left_out=len(a.questions) - len(one.questions),
         doubts=(*doubts_in([*points[0], *points[1]]), *_doubts_about_boards(*points)),
+        unequal=unequal(a, b),
         crossover=found,
         sentence=found.sentence,
         deadlines=tuple(at_deadline(one, other, deadline) for deadline in deadlines_s),

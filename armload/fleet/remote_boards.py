@@ -195,9 +195,12 @@ class RemoteBoard:
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
+        wanted = engine.forecastable
+        if wanted is None:
+            return None
         if where.group is None:
             return predict_and_warn(
-                *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
+                *(where, wanted.model, wanted.plan, where.found, engine.memory, Silent())
             )
         files = Files()
         predicting = PredictRun(

@@ -13,9 +13,8 @@ from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
-from armload.engines.distributed import DistributedRun
-from armload.engines.embedding import Embedding
-from armload.engines.perception import Perception
+from armload.engines.completion import Completion
+from armload.engines.model_program import ModelProgram
 from armload.engines.plan import Plan
 from armload.engines.scorer import Scoring, ScoringPlan
 from armload.engines.speculation import Speculation
@@ -34,7 +33,7 @@ class SentCompletion(Value):
     draft: SentModel | None = None
     plan: Plan
 
-    def received(self, binaries: Mapping[str, Binary], _relay: Relay) -> BoardEngine:
+    def received(self, binaries: Mapping[str, Binary], _relay: Relay) -> ModelProgram[Plan]:
         draft = self.draft.received() if self.draft else None
         one = Combination(model=self.model.received(), draft=draft, plan=self.plan)
         return one.engine(binaries)
@@ -58,7 +57,7 @@ class SentScoring(Value):
     evaluation: str = ""
     max_time_s: float | None = None
 
-    def received(self, binaries: Mapping[str, Binary], relay: Relay) -> BoardEngine:
+    def received(self, binaries: Mapping[str, Binary], relay: Relay) -> Scoring:
         model, items = self.model.received(), self.items.received()
         if self.evaluation:
             return _ReadElsewhere(self, binaries[Scoring.name], model, items, relay)
@@ -91,37 +90,21 @@ SentEngine = Annotated[SentCompletion | SentScoring, Field(discriminator="kind")
 
 def sent_engine(engine: BoardEngine, files: Files) -> SentEngine:
     """Return how a gateway is told of an engine, beside its program; add the files for it."""
-    if isinstance(engine, DistributedRun):
-        raise UsageError(
-            "--engine dllama cannot run through a gateway: its nodes are connected from here.",
-            "Omit --scheduler, or use --engine llama.cpp.",
-        )
-    if isinstance(engine, Perception):
-        raise UsageError(
-            "--image and --audio cannot run through a gateway: projectors are not sent there.",
-            "Omit --scheduler.",
-        )
-    if isinstance(engine, Embedding):
-        raise UsageError(
-            "--embed cannot run through a gateway: its texts are not sent there.",
-            "Omit --scheduler.",
-        )
-    if isinstance(engine, Scoring) and engine.seen is not None:
-        raise UsageError(
-            "A task with images cannot run through a gateway: projectors are not sent there.",
-            "Omit --scheduler.",
-        )
-    model = files.model(engine.model)
+    if engine.unsendable is not None:
+        raise UsageError(*engine.unsendable)
     if isinstance(engine, Scoring):
         timed = engine if isinstance(engine, TimedScoring) else None
         return SentScoring(
-            model=model,
+            model=files.model(engine.model),
             plan=engine.plan,
             items=files.file(engine.items, engine.plan.items_sha256),
             keeps_forecast=engine.keeps_forecast,
             evaluation=timed.evaluation if timed else "",
             max_time_s=timed.max_time_s if timed else None,
         )
+    if not isinstance(engine, Completion):
+        raise AssertionError(f"{engine.name} refuses to be sent")
+    model = files.model(engine.model)
     draft = engine.draft if isinstance(engine, Speculation) else None
     return SentCompletion(
         model=model, draft=files.model(draft) if draft else None, plan=engine.plan

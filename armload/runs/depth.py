@@ -63,7 +63,7 @@ def fill_context(where: Session, engine: Completion, progress: Progress) -> None
     free.need(host, label, board.workdir, size_bytes)
     progress.say(f"{board.name}: filling {label}, once for all runs at this depth.")
     filling = engine.filling
-    predictor = predictor_of(where, filling.model, filling.continuation, progress)
+    predictor = predictor_of(where, filling.forecastable, progress)
     run, _ = execute(where, filling, progress, new=False, predictor=predictor)
     wrong = [each for each in run.verdict.findings if each.name == PromptCount.name]
     if run.exit.status != 0 or wrong:

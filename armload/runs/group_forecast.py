@@ -16,7 +16,7 @@ from armload.core.errors import BoardError, UsageError
 from armload.core.values import format_bytes
 from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, likely_prompt_tokens
+from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import (
     Division,
@@ -187,6 +187,19 @@ class GroupForecaster:
             return None
         alone = [each.token_s for each in computes]
         return group_token_s(shared, alone, self._links, depth=depth)
+
+    def predict_nodes(self, shared: DistributedModel) -> Prediction | None:
+        """Predict a run by times of the nodes' own kernels; none where one was not timed."""
+        token_s = self.nodes_s(shared)
+        if token_s is None:
+            return None
+        return Prediction(
+            verdict="fits",
+            context_tokens=context_tokens(self._plan, self._model),
+            prompt_tokens=likely_prompt_tokens(self._plan),
+            token_s=token_s,
+            compute="operations",
+        )
 
     def nodes_s(self, shared: DistributedModel) -> Expected | None:
         """Return the same from times of the nodes' own kernels; none where one was not timed."""

@@ -23,9 +23,8 @@ from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
-from armload.engines.distributed import DistributedRun
 from armload.engines.embedding import embedding_need, one_text
-from armload.engines.engine import MemoryNeed
+from armload.engines.engine import Forecastable, MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
@@ -333,59 +332,28 @@ _BEFORE_GUESSES = (
 )
 
 
-def predictor_of(
-    where: Session, model: Model, plan: Plan, progress: Progress, *, is_kept: bool = True
-) -> Predictor:
+def predictor_of(where: Session, wanted: Forecastable, progress: Progress) -> Predictor:
     """Return what predicts a run of a session, on its board or on all members of its group.
 
     What is called does what ``predict_and_warn`` does; a group is neither warned of nor refused.
-
-    Args:
-        plan: of one continuation.
-        is_kept: a run is like that continuation, so the prediction is kept with it.
     """
 
     def predict_run(
         found: Probe, need: MemoryNeed | None, spread: Spread | None
     ) -> Prediction | None:
+        model, plan = wanted.model, wanted.plan
         if spread is None or where.group is None:
+            if wanted.nodes is not None:
+                return None
             prediction = predict_and_warn(where, model, plan, found, need, progress)
         else:
             resources = [member_resources(each, each.found.rates) for each in where.members]
-            members = reached_members(where, resources, progress)
+            members = reached_members(where, resources, progress, node_program=wanted.node_program)
             forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
+            if wanted.nodes is not None:
+                return forecaster.predict_nodes(wanted.nodes)
             prediction = forecaster.predict(spread)
-        return prediction if is_kept else None
-
-    return predict_run
-
-
-def distributed_predictor(where: Session, run: DistributedRun, progress: Progress) -> Predictor:
-    """Return what predicts a run of distributed-llama on the boards of a group.
-
-    What was timed before is used; nothing is timed.
-    """
-
-    def predict_run(
-        found: Probe, need: MemoryNeed | None, spread: Spread | None
-    ) -> Prediction | None:
-        del found, need
-        if spread is None or where.group is None:
-            return None
-        model, plan = run.model, run.plan
-        resources = [member_resources(each, each.found.rates) for each in where.members]
-        members = reached_members(where, resources, progress, node_program=run.binary)
-        forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
-        token_s = forecaster.nodes_s(run.facts)
-        if token_s is None:
-            return None
-        return Prediction(
-            verdict="fits",
-            context_tokens=context_tokens(plan, model),
-            prompt_tokens=likely_prompt_tokens(plan),
-            token_s=token_s,
-            compute="operations",
-        )
+        return prediction if wanted.is_kept else None
 
     return predict_run
 

@@ -14,28 +14,28 @@ from armload.boards.group import members_of
 from armload.core.progress import Progress, Silent
 from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
-from armload.engines.distributed import DistributedRun
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
 from armload.engines.media import MediaNeed
+from armload.engines.model_program import ModelProgram
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
+from armload.engines.watched.asked import AskedProgram
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.depth import drop_unsound, fill_context
 from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import (
-    distributed_predictor,
     measured_hits,
     predict_there,
     predictor_of,
 )
 from armload.runs.request import Request
-from armload.runs.session import Predictor, ReachedBoard, Session, leased_boards, session
+from armload.runs.session import ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over
 
-BoardEngine = Completion | DistributedRun | Scoring
+BoardEngine = ModelProgram[Plan] | Scoring | AskedProgram
 """What runs to its end by itself, with a model."""
 
 
@@ -146,10 +146,9 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
-        predictor = _predictor(
-            *(self.where, engine, self._progress if warns else Silent()),
-            is_kept=engine.keeps_forecast,
-        )
+        wanted = engine.forecastable
+        said = self._progress if warns else Silent()
+        predictor = predictor_of(self.where, wanted, said) if wanted else None
         if isinstance(engine, Completion):
             fill_context(self.where, engine, self._progress)
         run, _ = execute(
@@ -174,20 +173,14 @@ class ConnectedBoard:
         )
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
-        where, divided = self.where, None
+        where, divided, wanted = self.where, None, engine.forecastable
+        if wanted is None:
+            return None
         if where.group is not None:
             with leased_boards(where, self._progress):  # what is measured is kept for the run
                 divided = spread_over(where, engine, self._progress)
-        predict = _predictor(where, engine, Silent(), is_kept=True)
+        predict = predictor_of(where, wanted.model_copy(update={"is_kept": True}), Silent())
         return predict(where.found, engine.memory, divided)
-
-
-def _predictor(
-    where: Session, engine: BoardEngine, progress: Progress, *, is_kept: bool
-) -> Predictor:
-    if isinstance(engine, DistributedRun):
-        return distributed_predictor(where, engine, progress)
-    return predictor_of(where, engine.model, engine.continuation, progress, is_kept=is_kept)
 
 
 class ConnectedBoards(Generic[OpenedBoard]):

@@ -13,8 +13,8 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
 from armload.build.builder import build
-from armload.build.programs import DLLAMA, SCORER, by_names
-from armload.build.source import Source, choose, distributed_source
+from armload.build.programs import SCORER, by_names, project_of_program
+from armload.build.source import Source, choose, pinned_source
 from armload.build.target import load_target
 from armload.buildhost.choose import build_backend
 from armload.core.meanwhile import meanwhile
@@ -236,10 +236,11 @@ def _largest_first(reached: list[tuple[Connection, Probe]]) -> list[tuple[Connec
 def with_servers(programs: Sequence[str], group: Group | None) -> Sequence[str]:
     """Return programs with the one that a group's other members run; none where none is needed.
 
-    distributed-llama's other nodes run the same program as the first, which needs the scorer alone
-    beside it.
+    The nodes of another project run its own program, and need the scorer alone beside it.
     """
-    if not programs or group is None or {*programs} == {DLLAMA, SCORER}:
+    of_llama_cpp = {each for each in programs if project_of_program(each) == "llama.cpp"}
+    has_own_nodes = len(of_llama_cpp) < len(programs) and of_llama_cpp <= {SCORER}
+    if not programs or group is None or has_own_nodes:
         return programs
     return tuple(dict.fromkeys((*programs, RPC_SERVER)))
 
@@ -247,14 +248,14 @@ def with_servers(programs: Sequence[str], group: Group | None) -> Sequence[str]:
 def _sources(
     programs: Sequence[str], request: Request, progress: Progress
 ) -> list[tuple[Source, tuple[str, ...]]]:
-    """Return the sources that programs are built from, with the programs."""
-    of_llama_cpp = tuple(program for program in programs if program != DLLAMA)
+    """Return the sources that programs are built from, with the programs, llama.cpp's first."""
     found: list[tuple[Source, tuple[str, ...]]] = []
-    if of_llama_cpp:
-        source = choose(request.source, ref=request.ref, progress=progress)
-        found.append((source, of_llama_cpp))
-    if DLLAMA in programs:
-        found.append((distributed_source(), (DLLAMA,)))
+    for project in sorted({*map(project_of_program, programs)}, reverse=True):
+        its = tuple(program for program in programs if project_of_program(program) == project)
+        if project == "llama.cpp":
+            found.append((choose(request.source, ref=request.ref, progress=progress), its))
+        else:
+            found.append((pinned_source(project), its))
     return found
 
 

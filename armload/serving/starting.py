@@ -10,7 +10,7 @@ from armload.boards.forward import listening_on
 from armload.boards.naming import boards_called
 from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.engines.engine import Settings
+from armload.engines.engine import Forecastable, Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
@@ -111,8 +111,8 @@ def served_there(
     with ExitStack() as stack:
         with ExitStack() as reaching:
             # A service's time has no end: only a board that cannot hold the model is refused.
-            one = one_request(engine.plan)
-            predictor = predictor_of(where, model, one, progress, is_kept=False)
+            one = Forecastable(model=model, plan=one_request(engine.plan))
+            predictor = predictor_of(where, one, progress)
             it = reaching.enter_context(
                 underway(where, engine, progress, new=new, predictor=predictor)
             )

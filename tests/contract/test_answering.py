@@ -94,7 +94,7 @@ def test_runs_that_end_early_are_followed_by_others_for_the_rest(workspace: Path
 
 
 def test_a_run_without_an_answer_ends_it_and_says_where_to_look(workspace: Path) -> None:
-    with pytest.raises(RunError, match="here: the scorer answered none of 5 items: ") as caught:
+    with pytest.raises(RunError, match="here: none of 5 items was answered: ") as caught:
         answered(workspace, most=0)
     assert "armload show" in caught.value.remedy
 

@@ -119,7 +119,7 @@ def _predicted(where: Session, model: Model) -> Prediction:
 
 def _ran(where: Session, model: Model) -> Run:
     engine = Completion(PLAN, where.binaries[PROGRAM], model)
-    predictor = predictor_of(where, engine.model, engine.continuation, Silent())
+    predictor = predictor_of(where, engine.forecastable, Silent())
     return execute(where, engine, Silent(), new=True, predictor=predictor)[0]
 
 

@@ -9,7 +9,10 @@ from tests.golden.results import DONE
 from tests.golden.sandbox import UNWATCHED
 from tests.golden.typed_words import COMPLETED
 
-EVALUATIONS = ("eval-sums-6b86", "eval-sums-d473", "eval-piqa-4a44", "eval-word-problems-adf6")
+EVALUATIONS = (
+    *("eval-sums-6b86", "eval-sums-d473", "eval-piqa-4a44", "eval-word-problems-adf6"),
+    "eval-sums-f0e1",
+)
 LOADS = tuple(f"load-kitchen-230{last}" for last in "3456789a")
 TUNINGS = (
     "tune-kitchen-4b22",
@@ -78,6 +81,7 @@ COMPARED = [
     "compare 000b 000c",
     "compare 0001 0013",
     "compare 0011 0012",
+    "compare 0011 0001",
     "compare 0b1d 0011",
     "compare 0b1d 0001",
     "compare 0078,0079 0076,0077",
@@ -119,6 +123,7 @@ EXPORTED = [
 TRADED = [
     *(f"tradeoff {each}" for each in EVALUATIONS),
     "tradeoff eval-sums-6b86 --times 0001,0002",
+    "tradeoff eval-sums-6b86:a eval-sums-f0e1",
     "tradeoff eval-sums-6b86 --deadline 0.3,1",
 ]
 KEPT = ["build --list", "clean", "clean --what builds,models", "clean --what reports"]

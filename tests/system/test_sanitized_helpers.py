@@ -93,6 +93,26 @@ def test_a_program_is_watched_whatever_it_does(built: Sanitized, tmp_path: Path)
     assert built.runs(built.words("watch")).status == 2
 
 
+def test_a_program_is_asked_whatever_the_questions_are(built: Sanitized, tmp_path: Path) -> None:
+    path = tmp_path / "questions"
+    path.write_bytes(b'1 5\na"\n\xc3\xa4\n2 0\n\n')
+    script = "cat; printf ' %s' \"$1\"; exit 4"
+    asked = built.runs(built.words("watch", "-q", path, "--", "sh", "-c", script, "x", "b{prompt}"))
+    answers = [json.loads(line) for line in asked.out.splitlines()]
+    assert [each["stdout"].encode("latin-1") for each in answers] == [
+        b'a"\n\xc3\xa4 ba"\n\xc3\xa4',
+        b" b",
+    ]
+    assert [(each["status"], each["cut_by"]) for each in answers] == [(4, ""), (4, "")]
+    for words, cut_by in ((("sleep", "9"), "time"), (("yes",), "output")):
+        cut = built.runs(built.words("watch", "-q", path, "-t", "1", "--", *words))
+        assert [json.loads(line)["cut_by"] for line in cut.out.splitlines()] == [cut_by] * 2
+    for content in (b"1 9\nab\n", b"1\n", b"1 -1\n", b"x" * 200, b"1 99999999999999\nab\n"):
+        path.write_bytes(content)
+        assert built.runs(built.words("watch", "-q", path, "--", "cat")).status == 126, content
+    assert built.runs(built.words("watch", "-q", "/no/such/file", "--", "cat")).status == 126
+
+
 def test_clocks_are_read_from_whatever_files_are_named(built: Sanitized, tmp_path: Path) -> None:
     (tmp_path / "memory").write_text("528000000\n")
     (tmp_path / "odd").write_text("<unknown>\n")

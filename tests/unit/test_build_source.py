@@ -14,7 +14,6 @@ from armload.build.archive import Archive, digest_of, unpack, unpacked
 from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
-    distributed_source,
     engine_commit,
     engine_of,
     folder_source,
@@ -310,7 +309,7 @@ def test_an_address_that_does_not_answer_says_where_to_put_the_archive(tmp_path:
 
 
 def test_distributed_llama_is_pinned_and_named_by_its_own_commit() -> None:
-    source = distributed_source()
+    source = pinned_source("distributed-llama")
     assert project_of(source) == "distributed-llama"
     assert project_of(pinned_source()) == "llama.cpp"
     assert engine_name(source.label, source.commit[:12]) == "distributed-llama 8d624a7"

@@ -44,6 +44,7 @@ FREE_OPTIONS = {
         "eval --prompt",
         "init --name",
         "shell COMMAND",
+        "eval --name",
         "watch --name",
     ),
     *("service.keys --add", "service.keys --revoke", "chat --service", "load --service"),

@@ -119,7 +119,7 @@ def test_items_name_their_images_and_have_room_for_them(tmp_path: Path) -> None:
     prepared = prepare(asked, Silent(), new=True)
     (seen,) = prepared.seen.values()
     assert seen.projector.path == path
-    assert prepared.program == "armload-score-media"
+    assert prepared.programs == ("armload-score-media",)
     part = prepared.evaluated.evaluation.parts[0]
     assert (part.projector, part.projector_sha256) == (path.name, seen.projector.sha256)
     items = items_of(prepared.task, part, prepared.evaluated.questions)

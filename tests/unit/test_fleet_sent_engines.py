@@ -35,7 +35,6 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.projector import read_whole_projector
 from armload.models.whole_header import whole_header
-from armload.runs.reach import BoardEngine
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
 from armload.runs.swept import SweptRuns
@@ -65,7 +64,7 @@ def program(folder: Path, name: str) -> Binary:
     return binary(path, sha256=sha256_of(path))
 
 
-def engines(folder: Path, model: Model) -> Mapping[str, BoardEngine]:
+def engines(folder: Path, model: Model) -> Mapping[str, Completion | Scoring]:
     path = write_items(ITEMS, folder / "items.jsonl")
     plan = ScorerSettings().plan(ITEMS, path, model)
     scorer = program(folder, SCORER)
@@ -124,7 +123,7 @@ def told(
 
 
 def told_run(
-    engine: BoardEngine, **binaries: Binary
+    engine: Completion | Scoring, **binaries: Binary
 ) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
     place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
     binaries = {engine.name: engine.binary, **binaries}
@@ -137,11 +136,13 @@ def arrive(files: Mapping[SentFile, Path]) -> None:
         shutil.copy(path, file.path)
 
 
-def received(task: GatewayTask, relay: Relay | None = None) -> BoardEngine:
+def received(task: GatewayTask, relay: Relay | None = None) -> Completion | Scoring:
     assert isinstance(task.operation, RunEngine)
     binaries = {name: sent.received() for name, sent in task.operation.binaries.items()}
     relay = relay or Relay(lambda _topic, _event: None)
-    return task.operation.engine.received(binaries, relay)
+    made = task.operation.engine.received(binaries, relay)
+    assert isinstance(made, Completion | Scoring)
+    return made
 
 
 @pytest.mark.parametrize("kind", ["completion", "scoring", "evaluation"])

@@ -1,10 +1,14 @@
 /* Starts a program, passes on what it writes to its standard output, and notes when, and what the
  * program's memory, faults and CPU time are at that moment.
  *
- *   watch [-p FILE] [-i FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...
+ *   watch [-p FILE] [-i FILE] [-q FILE [-t SECONDS]] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...
  *
  * The notes go to the file that ARMLOAD_TRACE names, in the format of armload's traces; -p gets the
- * program's process id, and -i is its standard input. The exit status is the program's, 128 + signal where one ended it, and 127
+ * program's process id, and -i is its standard input. With -q, it is started once for each question
+ * of a file, which is its standard input, the file question.txt of its working folder, and stands
+ * for {prompt} in its arguments; -t limits each. What it writes becomes a line of JSON then.
+ *
+ * The exit status is the program's, 128 + signal where one ended it, and 127
  * or 126 where it could not be started, as in a shell. Signals go on to the program and to all that
  * it has started; none of them outlives this process.
  *
@@ -15,9 +19,9 @@
 #define _GNU_SOURCE
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 
-#include "watch_start.h"
-#include "watch_trace.h"
+#include "watch_questions.h"
 
 enum {
     BUFFER_BYTES = 1 << 16,
@@ -27,7 +31,7 @@ enum {
 
 static const int PASSED_ON[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
-static bool cannot_pass_on;
+static bool cannot_pass_on, was_told_to_end;
 static int64_t looked_ns;
 
 static void look(int64_t now_ns)
@@ -60,8 +64,12 @@ static bool take_writes(int pipe_end)
         ssize_t count = read(pipe_end, buffer, sizeof buffer);
         if (count <= 0)
             return count < 0 && (errno == EAGAIN || errno == EINTR);
-        put_write(armload_clock_ns(CLOCK_MONOTONIC), (size_t)count);
-        pass_on(buffer, (size_t)count);
+        int64_t now_ns = armload_clock_ns(CLOCK_MONOTONIC);
+        put_write(now_ns, (size_t)count);
+        if (question.file != NULL)
+            keep_answer(now_ns, buffer, (size_t)count);
+        else
+            pass_on(buffer, (size_t)count);
     }
     return true;
 }
@@ -77,8 +85,10 @@ static void pass_on_signals(int signals)
 {
     struct signalfd_siginfo about;
     while (read(signals, &about, sizeof about) == (ssize_t)sizeof about)
-        if (about.ssi_signo != SIGCHLD)
+        if (about.ssi_signo != SIGCHLD) {
+            was_told_to_end = true;
             kill(-program.id, (int)about.ssi_signo);
+        }
 }
 
 static void follow(int out, int signals)
@@ -96,6 +106,7 @@ static void follow(int out, int signals)
         int64_t now_ns = armload_clock_ns(CLOCK_MONOTONIC);
         if (now_ns - looked_ns >= LOOK_EVERY_NS)
             look(now_ns);
+        check_deadline(now_ns);
     } while (!has_ended());
     /* What it has left running must not disturb the next run. Its number is kept meanwhile. */
     kill(-program.id, SIGKILL);
@@ -116,14 +127,18 @@ static int take_signals(sigset_t *former)
     return signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static bool read_words(int argc, char **argv, struct order *order, const char **id_file)
+static bool read_words(int argc, char **argv, struct order *order)
 {
     int option;
-    while ((option = getopt(argc, argv, "+p:i:e:")) != -1) {
+    while ((option = getopt(argc, argv, "+p:i:q:t:e:")) != -1) {
         if (option == 'p')
-            *id_file = optarg;
+            order->id_file = optarg;
         else if (option == 'i')
             order->input_file = optarg;
+        else if (option == 'q')
+            order->question_file = optarg;
+        else if (option == 't' && (question.limit_ns = strtoll(optarg, NULL, 10) * 1000000000) > 0)
+            continue;
         else if (option == 'e' && order->setting_count < MOST_SETTINGS && strchr(optarg, '=') != NULL)
             order->settings[order->setting_count++] = optarg;
         else
@@ -142,46 +157,38 @@ static void put_id(const char *path)
         fclose(file);
 }
 
-int main(int argc, char **argv)
+/* Runs the program to its end; says whether it could be started. */
+static bool run(const struct order *order, int signals, const sigset_t *former, int *status)
 {
+    static bool has_header;
     int64_t start_ns = armload_clock_ns(CLOCK_MONOTONIC);
-    const char *id_file = NULL;
-    struct order order = {0};
-    if (!read_words(argc, argv, &order, &id_file)) {
-        fputs("usage: watch [-p FILE] [-i FILE] [-e NAME=VALUE]... PROGRAM [ARGUMENT]...\n", stderr);
-        return 2;
-    }
-    order.input = STDIN_FILENO;
-    if (order.input_file != NULL && (order.input = open(order.input_file, O_RDONLY | O_CLOEXEC)) < 0) {
-        complain("cannot be read", order.input_file);
-        return CANNOT_RUN;
-    }
-    program.page_bytes = sysconf(_SC_PAGESIZE);
-    open_trace();
-    armload_open_sensors();
-
     struct pipes pipes;
     bool whole_writes;
+    *status = CANNOT_RUN;
     if (!make_pipes(&pipes, &whole_writes)) {
-        complain("no pipe can be made", order.words[0]);
-        return CANNOT_RUN;
+        complain("no pipe can be made", order->words[0]);
+        return false;
     }
-    sigset_t former;
-    int signals = take_signals(&former);
-    put_header(start_ns, whole_writes);
-    struct started started = start(&order, &pipes, &former);
+    if (!has_header)
+        put_header(start_ns, whole_writes);
+    has_header = true;
+    struct started started = start(order, &pipes, former);
     if (started.program < 0) {
-        complain("no process can be started", order.words[0]);
-        return CANNOT_RUN;
+        complain("no process can be started", order->words[0]);
+        return false;
     }
-    if (started.reason != 0)
-        return could_not_start(order.words[0], started.reason);
+    if (started.reason != 0) {
+        *status = could_not_start(order->words[0], started.reason);
+        return false;
+    }
 
     open_program(started.program);
-    put_id(id_file);
+    put_id(order->id_file);
     trace.last = counters_at(armload_clock_ns(CLOCK_MONOTONIC));
     trace.last.time_ns = start_ns; /* the first write counts from the beginning */
     trace.last.cpu_ns = 0;
+    answer.start_ns = start_ns;
+    question.deadline_ns = question.limit_ns > 0 ? start_ns + question.limit_ns : 0;
     look(armload_clock_ns(CLOCK_MONOTONIC));
     follow(pipes.out[0], signals);
 
@@ -189,7 +196,71 @@ int main(int argc, char **argv)
     struct rusage used = {0};
     wait4(program.id, &ended, 0, &used);
     dismiss_guard(started.guard, pipes.alive[1]);
-    int status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
-    put_end(status, &used);
+    *status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
+    put_end(*status, &used);
+    close(pipes.out[0]);
+    close(pipes.alive[1]);
+    close_program();
+    return true;
+}
+
+/* Asks one question after the other, until a signal comes; the exit status is 0 where all were asked. */
+static int ask(struct order *order, int signals, const sigset_t *former)
+{
+    char **words = order->words;
+    while (!was_told_to_end && next_question()) {
+        int status = CANNOT_RUN;
+        answer.length = 0;
+        answer.first_ns = answer.last_ns = 0;
+        answer.cut_by = NULL;
+        order->input = put_question();
+        order->words = asking_words(words);
+        if (order->input < 0 || order->words == NULL) {
+            complain("cannot be asked", question.id);
+            return CANNOT_RUN;
+        }
+        bool was_started = run(order, signals, former, &status);
+        close(order->input);
+        forget_words(order->words);
+        if (!was_started)
+            return status;
+        if (was_told_to_end)
+            return status == 0 ? 128 + SIGTERM : status;
+        if (!put_answer(status))
+            return 1;
+    }
+    if (question.is_damaged) {
+        fprintf(stderr, "watch: %s: not a file of questions\n", order->question_file);
+        return CANNOT_RUN;
+    }
+    return was_told_to_end ? 128 + SIGTERM : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct order order = {0};
+    if (!read_words(argc, argv, &order)) {
+        fputs("usage: watch [-p FILE] [-i FILE] [-q FILE [-t SECONDS]] [-e NAME=VALUE]... PROGRAM "
+              "[ARGUMENT]...\n", stderr);
+        return 2;
+    }
+    order.input = STDIN_FILENO;
+    if (order.input_file != NULL && (order.input = open(order.input_file, O_RDONLY | O_CLOEXEC)) < 0) {
+        complain("cannot be read", order.input_file);
+        return CANNOT_RUN;
+    }
+    if (order.question_file != NULL && (question.file = fopen(order.question_file, "re")) == NULL) {
+        complain("cannot be read", order.question_file);
+        return CANNOT_RUN;
+    }
+    program.page_bytes = sysconf(_SC_PAGESIZE);
+    open_trace();
+    armload_open_sensors();
+    sigset_t former;
+    int signals = take_signals(&former);
+    if (question.file != NULL)
+        return ask(&order, signals, &former);
+    int status;
+    run(&order, signals, &former, &status);
     return status == 0 && cannot_pass_on ? 1 : status;
 }

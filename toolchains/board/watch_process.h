@@ -34,6 +34,16 @@ static void open_program(pid_t id)
     program.status = open_of_program("status");
 }
 
+/* The next one begins with no memory and no counts of this one. */
+static void close_program(void)
+{
+    close(program.statm);
+    close(program.stat);
+    close(program.io);
+    close(program.status);
+    program.rss_bytes = program.max_vms_bytes = program.counted_ns = 0;
+}
+
 static int64_t major_faults(void)
 {
     char text[1024];

@@ -17,7 +17,9 @@ struct order {
     char **words;
     char *settings[MOST_SETTINGS];
     int setting_count;
+    const char *id_file; /* gets its process id; NULL for none */
     const char *input_file; /* NULL for the standard input of this process */
+    const char *question_file; /* NULL where it is started once */
     int input;
 };
 

@@ -61,6 +61,7 @@ def _compared(options: CompareOptions) -> Sequence[Comparison]:
     from armload.analysis.compare import compare as compare_runs
     from armload.bench.run_names import read_side
     from armload.cli import terminal
+    from armload.evaluation.sides import with_accuracies
     from armload.report.kinds import KINDS
 
     a, b = options.a, options.b
@@ -70,7 +71,10 @@ def _compared(options: CompareOptions) -> Sequence[Comparison]:
             options.refuse_filter(f"a {kind.noun}")
             return kind.compare(kind.journal.find(a), kind.journal.find(b))
     selection, progress = options.selection(), terminal.progress()
-    return compare_runs(read_side(a, selection, progress), read_side(b, selection, progress))
+    one, other = read_side(a, selection, progress), read_side(b, selection, progress)
+    if one[0].is_watched != other[0].is_watched:
+        one, other = with_accuracies(one), with_accuracies(other)
+    return compare_runs(one, other)
 
 
 def _share(text: str) -> float:

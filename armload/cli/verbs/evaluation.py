@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import QUANTISED_ALL
-from armload.cli.options import BOARDS, STARTED, FileTypes, OnGateways, OutputOptions, models_in
+from armload.cli.options import (
+    BOARDS,
+    STARTED,
+    FileTypes,
+    ForeignProgram,
+    OnGateways,
+    OutputOptions,
+    models_in,
+)
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
@@ -28,21 +36,53 @@ from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 if TYPE_CHECKING:
+    from armload.core.progress import Progress
+    from armload.evaluation.program import ProgramRequest
     from armload.report.result import Result
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
 _DEMO_TIME_S = 120
 
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
+WholeSeconds = Annotated[int, Field(ge=1, le=86_400)]
 
 
 class EvalOptions(
-    ScorerOptions, OnGateways, Resuming, Metering, Waiting, EngineSource, OutputOptions
+    ScorerOptions,
+    ForeignProgram,
+    OnGateways,
+    Resuming,
+    Metering,
+    Waiting,
+    EngineSource,
+    OutputOptions,
 ):
     """Models, a task, and how it is asked."""
 
     heading = "Task"
 
+    command: Annotated[
+        tuple[str, ...],
+        Option(
+            "after --: a program that answers in place of armload's scorer, and its arguments: "
+            "{prompt} is a question, {prompt_file} a file of it, {budget} a number of tokens",
+            several="repeat",
+            is_argument=True,
+            is_behind=True,
+            takes="file",
+            heading="Program",
+        ),
+    ] = ()
+    time_limit_s: Annotated[
+        WholeSeconds,
+        Option(
+            "stop the program after this many seconds for a question",
+            "SECONDS",
+            name="time-limit",
+            heading="Program",
+            needs="command",
+        ),
+    ] = 1800
     model: Annotated[
         Names,
         Option(
@@ -101,7 +141,10 @@ class EvalOptions(
     ] = False
     template: Annotated[
         Literal["model", "chatml", "none"],
-        Option("the chat template: model (its own), chatml or none", "MODEL|CHATML|NONE"),
+        Option(
+            "the chat template: model (its own; with a program, what that applies), chatml or none",
+            "MODEL|CHATML|NONE",
+        ),
     ] = "model"
     pooling: Annotated[
         Pooling,
@@ -215,11 +258,15 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     if options.regrade:
         yield regraded(options.regrade, options.grader)
         return
+    progress = terminal.progress()
     boards = boards_called(options.board)
     request = options.part(Request).model_copy(update={"board": boards[0]})
     asked = EvaluationRequest(
         boards=boards,
-        models=models_in(request, options.model or _MODELS, options.type),
+        models=()
+        if options.command
+        else models_in(request, options.model or _MODELS, options.type),
+        program=_program(options, progress),
         task=options.task,
         data=options.data,
         prompts=options.prompt,
@@ -246,9 +293,8 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     )
     settings = ScorerSettings(
         **dict(options.part(ScorerOptions)),
-        max_time_s=options.max_time or (None if options.model else _DEMO_TIME_S),
+        max_time_s=options.max_time or (None if options.model or options.command else _DEMO_TIME_S),
     )
-    progress = terminal.progress()
     with boards_reached(options.scheduler, boards, progress) as reach:
         if has_questions(options.task):
             evaluated, errors = evaluate_on_boards(
@@ -283,6 +329,21 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
                 found=agreement,
                 must_be_close=options.fail_unless_close,
             )
+
+
+def _program(options: EvalOptions, progress: Progress) -> ProgramRequest | None:
+    """Return the program that is to answer; none for armload's scorer."""
+    from armload.engines.watched.engine import WatchRequest
+    from armload.engines.watched.reader import chosen_reader
+    from armload.evaluation.program import ProgramRequest
+
+    if not options.command:
+        return None
+    reader, about_reader = chosen_reader(options.reader, options.command)
+    if about_reader:
+        progress.say(about_reader)
+    watch = WatchRequest(words=options.command, put=options.put, reader=reader, name=options.name)
+    return ProgramRequest(watch=watch, limit_s=options.time_limit_s)
 
 
 class TradeoffOptions(OutputOptions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from armload.cli.options import OnBoard, OutputOptions
+from armload.cli.options import ForeignProgram, OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Exclusive, Option
@@ -24,38 +24,12 @@ if TYPE_CHECKING:
     from armload.report.result import Result
 
 
-class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
+class WatchOptions(ForeignProgram, OnBoard, Resuming, Metering, Waiting, OutputOptions):
     """A program, what lies beside it on the board, and how its output is read."""
 
     heading = "Program"
     alternatives: ClassVar[Alternatives] = (Exclusive((("command",), ("mnn_python",))),)
 
-    command: Annotated[
-        tuple[str, ...],
-        Option(
-            "after --: the program and its arguments; refer to --put files by name",
-            several="repeat",
-            is_argument=True,
-            takes="file",
-        ),
-    ] = ()
-    put: Annotated[
-        tuple[Path, ...],
-        Option(
-            "a file or folder to copy to the board under its own name",
-            several="repeat",
-            takes="file",
-        ),
-    ] = ()
-    reader: Annotated[
-        str,
-        Option(
-            "how its output is read: a reader's name or YAML file",
-            "NAME|FILE",
-            usual="the reader that names the program, else text",
-            takes="reader",
-        ),
-    ] = ""
     stdin: Annotated[
         str,
         Option(
@@ -63,12 +37,6 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
             "TEXT|FILE",
             usual="empty",
             takes="file",
-        ),
-    ] = ""
-    name: Annotated[
-        str,
-        Option(
-            "name of the model", usual="the largest file or folder of --put other than the program"
         ),
     ] = ""
     mnn_python: Annotated[

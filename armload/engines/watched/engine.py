@@ -172,19 +172,21 @@ class WatchedProgram(Engine):
         command = self._on(context.layout)
         folders = ":".join(str(folder) for folder in command.library_folders)
         libraries = ("-e", f"LD_LIBRARY_PATH={folders}") if folders else ()
-        stdin = self._stdin
-        given = ("-i", str(stdin.folder(context.layout) / stdin.name)) if stdin else ()
         # The board's own programs, and scripts, are of its shell's kind of machine.
         launcher = context.launcher if self._inspection is not None else ()
         return (
             str(context.helpers[WATCH]),
             *("-p", PROGRAM_ID_FILE),
             *libraries,
-            *given,
+            *self._input_words(context.layout),
             "--",
             *launcher,
             *command.words,
         )
+
+    def _input_words(self, layout: Layout) -> tuple[str, ...]:
+        stdin = self._stdin
+        return ("-i", str(stdin.folder(layout) / stdin.name)) if stdin else ()
 
     def program(self, context: RunContext) -> str:
         return self._on(context.layout).words[0]

@@ -152,7 +152,7 @@ def read_watched(watched: Watched, folder: Path) -> Output:
         *(write.end_ns for write in noted.writes[-1:]),
         *([noted.end.end_ns] if noted.end else []),
     ]
-    text, about_text = _text(output, stdout)
+    text, about_text = answer_text(reader_of(watched), output, stdout)
     return Output(
         header=noted.header,
         steps=steps,
@@ -200,11 +200,17 @@ def _end_of(path: Path) -> tuple[bytes, int]:
         return file.read(_MOST_BYTES), left_out
 
 
-def _text(output: EngineOutput, stdout: bytes) -> tuple[str | None, list[str]]:
+def answer_text(
+    reader: Reader, output: EngineOutput, stdout: bytes
+) -> tuple[str | None, list[str]]:
+    """Return the model's text, and what a person should know of it; none where there is none."""
     if output.answer is None:
         return None, []
     ranges = (output.answer,) if output.tokens is None else output.tokens
     text = b"".join(stdout[begin:end] for begin, end in ranges)
+    whole = text.rstrip()
+    for each in (end.encode() for end in reader.answer.ends):
+        text = whole.removesuffix(each) if whole.endswith(each) else text
     notes = []
     if len(text) > _MOST_TEXT_BYTES:
         notes.append(

@@ -71,11 +71,13 @@ class AnswerPlace(Value):
             that is missing is passed over.
         before: lines of this kind directly before the figures are no part of it.
         skips: where nothing of ``after`` is found, such lines at the beginning are no part of it.
+        ends: what the program puts behind it on the same line.
     """
 
     after: _Patterns = ()
     before: _Patterns = ()
     skips: _Patterns = ()
+    ends: Annotated[tuple[_Short, ...], Field(max_length=50)] = ()
 
 
 class Reader(Value):
@@ -151,6 +153,12 @@ class Reader(Value):
     def has_text(self) -> bool:
         """Whether the model's text is to be expected in the output."""
         return self.document is None
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether every output says how many tokens the prompt and the answer had."""
+        names = {name for each in self.required for name, _ in each.places}
+        return "prefill_tokens" in names and not names.isdisjoint(("decode_tokens", "decode_steps"))
 
     @property
     def first_token_counts(self) -> bool:

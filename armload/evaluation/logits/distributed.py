@@ -12,7 +12,7 @@ from pathlib import Path
 
 from armload.build.builder import build
 from armload.build.programs import DLLAMA, SCORER
-from armload.build.source import distributed_source
+from armload.build.source import pinned_source
 from armload.build.target import HOST, load_target
 from armload.conversion.distributed import converted_files
 from armload.core.errors import RunError
@@ -49,7 +49,7 @@ def logits_by_a_node(
 
     converted = converted_files(model, progress)
     target = load_target(HOST)
-    source = distributed_source()
+    source = pinned_source("distributed-llama")
     (node,) = build(target, programs=(DLLAMA,), source=source, progress=progress)
     (scorer,) = build(target, programs=(SCORER,), progress=progress)
     threads = settings.threads or os.cpu_count() or 1

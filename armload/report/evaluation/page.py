@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from armload.core.columns import Column
+from armload.evaluation.program import how_asked
 from armload.evaluation.record import Evaluation, EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, GradedAttempt
 from armload.report import formatting as words
@@ -51,6 +52,7 @@ def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: s
                 ("evaluation", evaluation.id),
                 ("items per pass", evaluation.parallel),
                 *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
+                *(("program", each) for each in how_asked(evaluation.parts)),
             ],
         },
     )

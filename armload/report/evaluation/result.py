@@ -19,6 +19,7 @@ from armload.evaluation.evaluating import Note
 from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.logits.rows import TOO_LONG, Logits
+from armload.evaluation.program import how_asked
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, is_answer_correct, points_of
 from armload.report.evaluation.document import (
@@ -84,6 +85,7 @@ class EvaluationResult(Result):
 
     def view(self) -> Iterator[Part]:
         yield evaluation_view(self._view)
+        yield from how_asked(self.evaluated.evaluation.parts)
         yield ""
         yield from (each for group in self._view.groups for each in group.statements)
         yield from labelled(12, [("evaluation", self.evaluated.folder), *self.files.items()])
@@ -115,10 +117,14 @@ class EvaluationResult(Result):
         """
         reasons = [reason for point in self.points for reason in point.failed.values()]
         if reasons and not any(point.attempts for point in self.points):
-            raise RunError(
-                f"No question was answered. The first one failed: {reasons[0]}.",
-                "See armload eval --help for the options that change it.",
-            )
+            remedy = "See armload eval --help for the options that change it."
+            if any(part.program for part in self.evaluated.evaluation.parts):
+                runs = [source.run for source in self.evaluated.sources(0)]
+                remedy = (
+                    f"All that it wrote: armload show {runs[-1] if runs else 'RUN'}. To ask again: "
+                    "--new."
+                )
+            raise RunError(f"No question was answered. The first one failed: {reasons[0]}.", remedy)
 
 
 def missing_line(evaluated: EvaluationFolder) -> str:

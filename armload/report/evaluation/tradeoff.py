@@ -82,7 +82,7 @@ class TradeoffResult(Result):
             ],
             name=file_name_of(f"tradeoff-{self.sides[0].task}-{names}") + ".html",
             shown={
-                "doubts": doubts(self.found),
+                "doubts": [*self.found[0].unequal, *doubts(self.found)],
                 "ways": ways,
                 "evaluations": [
                     (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}")
@@ -101,7 +101,9 @@ class TradeoffResult(Result):
 
 def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
     """Lay out each way in which both models were asked."""
-    lines: list[RenderableType] = [Prose(doubt, "yellow") for doubt in doubts(tradeoffs)]
+    lines: list[RenderableType] = [
+        Prose(each, "yellow") for each in (*tradeoffs[0].unequal, *doubts(tradeoffs))
+    ]
     for each in tradeoffs:
         if lines:
             lines.append(Text(""))

@@ -17,13 +17,13 @@ from armload.engines.completion import Completion
 from armload.engines.distributed import DistributedRun
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
-from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.depth import drop_unsound, fill_context
+from armload.runs.media import MediaQuestion
 from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import (
     distributed_predictor,
@@ -73,7 +73,7 @@ class EngineBoard(Protocol):
         """
 
     def predict(
-        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaQuestion | None = None
     ) -> Prediction:
         """Predict a run after timing what the model computes.
 
@@ -166,7 +166,7 @@ class ConnectedBoard:
         return run
 
     def predict(
-        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaQuestion | None = None
     ) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
         return predict_there(

@@ -127,7 +127,8 @@ def of_media(found: Prediction) -> str:
         else ""
     )
     passes = "1 pass" if need.passes == 1 else f"{need.passes} passes"
-    became = f"A {need.what} becomes {need.tokens:,} tokens in {passes} of the encoder"
+    named = need.called[0].upper() + need.called[1:]
+    became = f"{named} becomes {need.tokens:,} tokens in {passes} of the encoder"
     if taken is None:
         return f" {became}, whose time is unknown.{released}"
     share = f" of {per_token(found.ttft_s)} to the first token" if found.ttft_s else ""

@@ -63,6 +63,11 @@ class MediaNeed(Value):
         )
 
     @property
+    def called(self) -> str:
+        """It with its article."""
+        return f"{'an' if self.sees else 'a'} {self.what}"
+
+    @property
     def sees(self) -> bool:
         """Whether it is an image."""
         return self.what.startswith("image")

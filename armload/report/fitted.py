@@ -180,8 +180,8 @@ def _about_prompt(fits: Sequence[Fit]) -> list[RenderableType]:
     if not models:
         return []
     prompt = counted(fits[0].prompt_tokens, "token")
-    media = [each.prediction.media.need.what for each in models if each.prediction.media]
-    also = f", of models that see or hear with a {' or a '.join(dict.fromkeys(media))} before it"
+    media = [each.prediction.media.need.called for each in models if each.prediction.media]
+    also = f", of models that see or hear with {' or '.join(dict.fromkeys(media))} before it"
     return [Prose(f"First token: with loading, after a prompt of {prompt}{also if media else ''}.")]
 
 

@@ -15,6 +15,10 @@ WHOLE_TOKEN = 1.08
 """A token's time over the sum of its operations, each of which was timed by itself with more of its
 data in the caches: fitted to the cells of ``benchmarks/forecast_cells.py``."""
 
+WHOLE_ENCODER = WHOLE_TOKEN
+"""The same of an encoder's pass: the open cells of ``benchmarks/forecast_cells.py --images`` have a
+median of 1.09."""
+
 OPERATIONS_DOUBT = 0.20
 """Of a time that follows from timed operations, on either side. With 0.15, 33 of the 40 intervals
 in docs/figures.md held."""
@@ -141,6 +145,28 @@ def from_operations(
         source="operations",
         notes=("operations disturbed",) if disturbed >= DISTURBED_SHARE else (),
     )
+
+
+def encoder_from_operations(
+    found: Operations, times: Mapping[str, Timed], counts: Sequence[int]
+) -> Expected | None:
+    """Add up what an encoder's passes take; none where an operation of it could not be timed.
+
+    Args:
+        counts: how often each of the graphs is computed.
+    """
+    passes = [_pass_s(found, graph, times) for graph in found.graphs]
+    known = [count * each for count, each in zip(counts, passes, strict=True) if each is not None]
+    if len(known) < len(passes):
+        return None
+    longest = max(range(len(passes)), key=known.__getitem__)
+    return _expected(WHOLE_ENCODER * sum(known), _varied(found, found.graphs[longest], times))
+
+
+def _pass_s(found: Operations, graph: Graph, times: Mapping[str, Timed]) -> float | None:
+    taken = [(count, _time_s(found, number, times)) for number, count in graph.counts]
+    known = [count * time_s for count, time_s in taken if time_s is not None]
+    return sum(known) if len(known) == len(taken) else None
 
 
 def _varied(found: Operations, graph: Graph, times: Mapping[str, Timed]) -> tuple[float, float]:

@@ -108,24 +108,32 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     return f"{opening}: {about}{limited}{hits}{advice}.{divided}{of_media(found)}"
 
 
+_ENCODER = {
+    "operations": ", from its operations, timed on the board",
+    "roofline": ", estimated from the board's facts",
+    "unknown": "",
+}
+
+
 def of_media(found: Prediction) -> str:
     """Say what an image or a sound takes before the first token; nothing without one."""
     if found.media is None:
         return ""
     need, taken = found.media.need, found.media.encoder_s
     size = format_bytes(need.weights_bytes + need.buffer_bytes)
-    stays = (
-        f" The projector with its buffers ({size}) stays in memory; only the model's weights are "
-        "read again."
+    released = (
+        f" The projector with its buffers ({size}) is released before the model computes."
         if found.verdict in ("streams", "reads storage")
         else ""
     )
     passes = "1 pass" if need.passes == 1 else f"{need.passes} passes"
-    became = f"A {need.what} becomes {need.tokens:,} tokens in {passes} of the encoder"
+    named = need.called[0].upper() + need.called[1:]
+    became = f"{named} becomes {need.tokens:,} tokens in {passes} of the encoder"
     if taken is None:
-        return f" {became}, whose time is unknown.{stays}"
+        return f" {became}, whose time is unknown.{released}"
     share = f" of {per_token(found.ttft_s)} to the first token" if found.ttft_s else ""
-    return f" {became}, which takes about {per_token(taken)}{share}.{stays}"
+    how = _ENCODER[found.media.compute]
+    return f" {became}, which takes about {per_token(taken)}{share}{how}.{released}"
 
 
 def _divided(found: Division) -> str:
@@ -318,9 +326,11 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
     context = f"a context of {found.context_tokens // count} tokens"
     if count > 1:
         context = f"{context} for each of {counted(count, kind)}"
+    size = format_bytes(parts.projector_bytes)
+    projector = f", the projector with its buffers ({size})" if parts.projector_bytes else ""
     return (
         f"{name} cannot run on {board} with {context}: the KV cache "
-        f"({format_bytes(parts.kv_bytes)}), the program and the memory reserve need "
+        f"({format_bytes(parts.kv_bytes)}), the program{projector} and the memory reserve need "
         f"{format_bytes(parts.least_bytes)}, and {format_bytes(parts.available_bytes)} are "
         f"available{within}."
     )

@@ -19,6 +19,11 @@ def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> Pr
     match kind:
         case "operations failed":
             sentence = f"The model's operations were not timed on {subject}: {reason}."
+        case "encoder not timed":
+            sentence = (
+                f"The encoder's operations were not timed on {subject}: {reason}. Its time is "
+                "estimated from the board's facts."
+            )
         case "memory assumed":
             sentence = f"{reason} of the installed memory is assumed to be available."
         case "read by row":

@@ -30,6 +30,7 @@ from armload.core.values import Value
 from armload.deploy.rates import measured_rates
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
+from armload.engines.perception import PERCEIVING_PROGRAM
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.server import plan_for, serving_need
@@ -132,11 +133,14 @@ def fit(
     outlined = outlined_models(
         request, model_names, file_types, progress, media, adapters=plan.adapters
     )
+    programs: tuple[str, ...] = (PROGRAM,) if model_names else ()
+    if any(each.question for each in outlined):
+        programs += (PERCEIVING_PROGRAM,)
     unreachable = ""
     try:
         with reach.open(
             # Current models are predicted from facts, for which nothing need be built.
-            *(request, (PROGRAM,) if model_names else (), progress),
+            *(request, programs, progress),
             settings=[settings_of(plan)],
             takes_groups=True,
             # Unlike a run, a prediction can do without the board.
@@ -355,7 +359,7 @@ def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) ->
     if outlined.header is None:
         return predict_without_runs(board.where, outlined.model, its, outlined.media)
     check_architecture(board.where.binaries[PROGRAM], outlined.model)
-    return board.predict(outlined.model, outlined.header, its, outlined.media)
+    return board.predict(outlined.model, outlined.header, its, outlined.question)
 
 
 def _own(plan: Plan, outlined: OutlinedModel) -> Plan:

@@ -27,7 +27,8 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import OUTLINES, listed_models, load_outline, outlined_projector
 from armload.models.published import published_as
 from armload.models.quant_mix import predict_quantised
-from armload.models.whole_header import WholeHeader, whole_header
+from armload.models.whole_header import WholeHeader, encoded, whole_header
+from armload.runs.media import MediaQuestion
 from armload.runs.request import Request
 
 
@@ -42,6 +43,7 @@ class OutlinedModel(NamedTuple):
         file_type: that it would be quantised to first; empty for the model as it is.
         outline: the header's keys and tensors; none for models that are only listed.
         media: an image, or a sound, that is to come before the prompt; none of a model of text.
+        projector: the header of what encodes it; none for models that are only listed.
     """
 
     reference: str
@@ -51,6 +53,14 @@ class OutlinedModel(NamedTuple):
     file_type: str = ""
     outline: Header | None = None
     media: MediaNeed | None = None
+    projector: WholeHeader | None = None
+
+    @property
+    def question(self) -> MediaQuestion | None:
+        """What the board can be asked of the encoder."""
+        if self.media is None or self.projector is None:
+            return None
+        return MediaQuestion(need=self.media, header=self.projector)
 
     @property
     def name(self) -> str:
@@ -112,7 +122,7 @@ def outlined_models(
     """
     if model_names:
         models = [
-            each.with_adapters(adapters, progress)._replace(media=_media_of(each, media, progress))
+            _with_media(each.with_adapters(adapters, progress), media, progress)
             for name in model_names
             for each in _outlined(request, name, file_types, progress)
         ]
@@ -143,15 +153,15 @@ def _listed_media(size: ImageSize) -> dict[str, MediaNeed]:
     return {name: need for name, need in needs.items() if need is not None}
 
 
-def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> MediaNeed | None:
-    """Return what an image needs with the projector that was named, or that lies beside."""
+def _with_media(outlined: OutlinedModel, media: Media, progress: Progress) -> OutlinedModel:
+    """Return a model with what an image needs, with the projector that is named or lies beside."""
     if outlined.outline is None:
-        return None
+        return outlined
     found = find_projector_header(
         *(media.projector, outlined.reference, outlined.model.path, outlined.outline, progress)
     )
     if found is None:
-        return None
+        return outlined
     projector, header = found
     need = media_need(projector, header, media.size or USUAL_SIZE)
     if need is None:
@@ -161,7 +171,9 @@ def _media_of(outlined: OutlinedModel, media: Media, progress: Progress) -> Medi
             f"a projector of the kind {kinds}.",
             "To predict text alone: --mmproj none",
         )
-    return need
+    path = projector.path
+    whole = whole_header(path) if path.is_file() else encoded(header)
+    return outlined._replace(media=need, projector=whole)
 
 
 def _outlined(

@@ -125,10 +125,6 @@ def _check_task(options: EvalOptions) -> EvalOptions:
         options = options.refuse(
             _ABOUT_IMAGES, f"task {task.name}, which shows no images", "Remove it."
         )
-    else:
-        options = options.refuse(
-            ("scheduler",), "a task with images: projectors are not sent to gateways", "Remove it."
-        )
     if task.kind == "multiple-choice":
         return options.refuse(
             ("budget", "tell_budget", "conclude", "template", "grader"),

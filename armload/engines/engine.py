@@ -80,7 +80,8 @@ class MemoryNeed(Value):
         reserved_bytes: address space of the engine's buffers; only what ``program_bytes`` counts of
             it is touched. None where it is unknown.
         is_exact: all of it is llama.cpp's own figure; else it is estimated from the model's header.
-        projector_bytes: of a projector with the encoder's buffers, which all stay in memory.
+        projector_bytes: of a projector with the encoder's buffers, which are released before the
+            model computes.
     """
 
     name: str
@@ -102,8 +103,8 @@ class MemoryNeed(Value):
 
     @property
     def own_bytes(self) -> int:
-        """KV cache and buffers, and a projector."""
-        return self.kv_bytes + self.program_bytes + self.projector_bytes
+        """KV cache and buffers."""
+        return self.kv_bytes + self.program_bytes
 
     @property
     def wanted_bytes(self) -> int:

@@ -330,11 +330,7 @@ def settings_words(
         most_threads: that may compute at a time, where that is less than all cores.
     """
     words = []
-    threads = plan.threads
-    kept_to = plan.cpus or cores
-    if threads is None:  # the engine would count all cores of the board
-        of_cores = len(cpu_numbers(kept_to)) if kept_to is not None else None
-        threads = min((each for each in (of_cores, most_threads) if each), default=None)
+    threads = thread_count(plan, cores, most_threads)
     if threads is not None:
         words += ["-t", str(threads)]
     if plan.numa is not None:
@@ -391,6 +387,22 @@ def memory_words(
     if streamed:
         words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     return words
+
+
+def thread_count(
+    plan: EngineSettings, cores: str | None, most_threads: int | None = None
+) -> int | None:
+    """Return how many threads compute; none where the engine chooses.
+
+    Args:
+        cores, most_threads: as for ``settings_words``.
+    """
+    kept_to = plan.cpus or cores
+    if plan.threads is not None:
+        return plan.threads
+    # The engine would count all cores of the board.
+    of_cores = len(cpu_numbers(kept_to)) if kept_to is not None else None
+    return min((each for each in (of_cores, most_threads) if each), default=None)
 
 
 def if_offered(program: Path, option: str, *values: str) -> list[str]:

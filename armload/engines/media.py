@@ -36,8 +36,10 @@ class MediaNeed(Value):
         projector: the name of its file.
         tokens: with which it stands in the context.
         passes: of the encoder.
+        parts: into which llama.cpp cuts it, by their size.
         weights_bytes: of the projector, all of which stay in memory.
         buffer_bytes: of the encoder's graph, and of the image's parts.
+        graph_bytes: of these, those of the graph.
         products: multiplications with weights, by the weights' type.
         attention: multiplications of attention.
     """
@@ -46,10 +48,24 @@ class MediaNeed(Value):
     projector: str
     tokens: int
     passes: int
+    parts: tuple[EncoderPass, ...] = ()
     weights_bytes: int
     buffer_bytes: int
+    graph_bytes: int = 0
     products: Mapping[str, float]
     attention: float
+
+    def with_graph(self, size_bytes: int) -> MediaNeed:
+        """Return the same with what llama.cpp itself would allocate for the encoder's graph."""
+        others = self.buffer_bytes - self.graph_bytes
+        return self.model_copy(
+            update={"buffer_bytes": others + size_bytes, "graph_bytes": size_bytes}
+        )
+
+    @property
+    def called(self) -> str:
+        """It with its article."""
+        return f"{'an' if self.sees else 'a'} {self.what}"
 
     @property
     def sees(self) -> bool:
@@ -78,8 +94,10 @@ def media_need(projector: Projector, header: Header, size: ImageSize) -> MediaNe
         projector=projector.path.name,
         tokens=found.tokens,
         passes=sum(each.count for each in found.passes),
+        parts=found.passes,
         weights_bytes=projector.weights_bytes,
         buffer_bytes=buffers + _parts_bytes(projector, encoder, found, size),
+        graph_bytes=buffers,
         products={name: float(count) for name, count in products.items() if count},
         attention=float(
             sum(

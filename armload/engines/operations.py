@@ -1,7 +1,7 @@
 """What a model computes, and how long that takes: llama.cpp's programs say it of any architecture.
 
-They list the operations of a token and of a part of a prompt, from the model's header alone, and
-time each on the CPU that they run on.
+They list the operations of a token and of a part of a prompt, or those of a projector's encoder,
+from the file's header alone, and time each on the CPU that they run on.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ class Graph(Value):
         tokens: that go through the model.
         depth: tokens that the KV cache holds.
         counts: number of an operation, and how often it is computed.
+        compute_bytes: of its buffers and of the threads' scratch memory; 0 of a model's graphs.
     """
 
     tokens: Annotated[int, Field(ge=1)]
     depth: Annotated[int, Field(ge=1)]
+    compute_bytes: Count = 0
     counts: tuple[tuple[Count, Count], ...]
 
 

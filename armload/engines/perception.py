@@ -19,7 +19,13 @@ from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext, Simulation
 from armload.engines.job import Job, MediaRecord, ProjectorRecord, RunSpec
-from armload.engines.llama_cpp import KV_ROUNDING_TOKENS, most_prompt_tokens, offers
+from armload.engines.llama_cpp import (
+    KV_ROUNDING_TOKENS,
+    most_prompt_tokens,
+    offers,
+    thread_count,
+)
+from armload.engines.media import MediaNeed
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.models.model import Model
@@ -81,6 +87,29 @@ def media_words(projector: Payload, most_tokens: int | None, context: RunContext
     if most_tokens is not None:
         words += [_IMAGE_MAX_TOKENS, str(most_tokens)]
     return words
+
+
+ENCODER_VARIABLE = "ARMLOAD_ENCODER"
+_FLASH_ATTENTION = {None: -1, "auto": -1, "off": 0, "on": 1}
+
+
+def encoder_simulation(program: Payload, projector: Path, context: RunContext) -> Simulation:
+    """Return how llama-mtmd-cli is asked what an encoder computes, by the projector's header."""
+    on_board = program.items(context.layout)[0].remote
+    words = (str(on_board), "-m", str(projector.name), "--mmproj", str(projector.name))
+    return Simulation(
+        program=program,
+        command=(*context.launcher, *words, "-fit", "off", "--offline"),
+        model=projector,
+        batch_tokens=0,
+    )
+
+
+def encoder_question(media: MediaNeed, plan: Plan, context: RunContext) -> str:
+    """Return what that program is told in ``ENCODER_VARIABLE``."""
+    threads = thread_count(plan, context.cores, context.most_threads) or 0
+    parts = (f"{each.width}x{each.height}" for each in media.parts)
+    return " ".join((str(threads), str(_FLASH_ATTENTION[plan.flash_attention]), *parts))
 
 
 def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
@@ -154,32 +183,23 @@ class Perception(Completion):
         )
 
     @property
-    def unsendable(self) -> tuple[str, str]:
-        return (
-            "--image and --audio cannot run through a gateway: projectors are not sent there.",
-            "Omit --scheduler.",
-        )
-
-    @property
     def spreadable(self) -> None:
         """Nothing: the encoder runs on one board."""
         return
 
     @property
-    def estimated_memory(self) -> MemoryNeed:
-        """The same with the projector, all of which stays in memory."""
-        need = super().estimated_memory
-        return need.model_copy(update={"program_bytes": need.program_bytes + self.more_bytes})
-
-    @property
-    def more_bytes(self) -> int:
-        """Of the projector; its buffers come on top."""
-        return self.projector.size_bytes
+    def memory(self) -> MemoryNeed:
+        """The same with the projector, which is released before the model computes."""
+        size = self.projector.size_bytes
+        return super().memory.model_copy(update={"projector_bytes": size})
 
     def simulation(self, context: RunContext) -> Simulation | None:
-        """Return how the program is asked, before projector and image are on the board."""
+        """Return how the program is asked, before the image is on the board.
+
+        It wants a projector's name, and answers before it looks for the file.
+        """
         asked = super().simulation(context)
-        return asked and asked.without("--mmproj", "--image")
+        return asked and asked.without("--image")
 
     def phase(self, now: ProgressUpdate) -> str:
         """Return what comes before the first token."""
@@ -193,7 +213,7 @@ class Perception(Completion):
             "--image",
             ",".join(str(each.items(context.layout)[0].remote) for each in self._given),
         ]
-        return self._words(context, media=tuple(words), more_bytes=self.more_bytes)
+        return self._words(context, media=tuple(words), more_bytes=self.projector.size_bytes)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

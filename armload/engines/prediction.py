@@ -65,7 +65,8 @@ class MemoryParts(Value):
             touched of it. None where it is unknown.
         is_exact: what the program and its context need is llama.cpp's own figure; else it is
             estimated from the model's header, and the program may need more.
-        projector_bytes: of a projector with the encoder's buffers.
+        projector_bytes: of a projector with the encoder's buffers, which are released before the
+            model computes.
     """
 
     weights_bytes: int
@@ -82,14 +83,19 @@ class MemoryParts(Value):
     @property
     def wanted_bytes(self) -> int:
         """With which nothing is read again from storage."""
-        own_bytes = self.kv_bytes + self.program_bytes + self.projector_bytes
-        return self.weights_bytes - self.row_table_bytes + own_bytes
+        return self.weights_bytes - self.row_table_bytes + self.kv_bytes + self.program_bytes
 
     @property
     def least_bytes(self) -> int:
         """Without which it cannot run: everything but the weights."""
-        own_bytes = self.kv_bytes + self.program_bytes + self.projector_bytes
-        return own_bytes + self.window_bytes + self.reserve_bytes
+        in_turn = max(self.window_bytes, self.projector_bytes)
+        return self.kv_bytes + self.program_bytes + in_turn + self.reserve_bytes
+
+    @property
+    def evicted_bytes(self) -> int:
+        """Of weights that stay in memory, what an encoder displaces before the model computes."""
+        free_bytes = self.available_bytes - self.reserve_bytes - self.wanted_bytes
+        return max(0, min(self.weights_bytes, self.projector_bytes - free_bytes))
 
 
 class Sequences(Value):
@@ -113,6 +119,7 @@ PredictionNoteKind = Literal[
     "cores only",
     "operations disturbed",
     "operations failed",
+    "encoder not timed",
     "memory assumed",
     "memory unknown",
     "lower bound",
@@ -233,10 +240,13 @@ class MediaForecast(Value):
     Attributes:
         need: what it asks for.
         encoder_s: of all passes of the encoder; none where it is unknown.
+        compute: how that is known: from the encoder's operations, timed on the board, or from a
+            roofline of its facts.
     """
 
     need: MediaNeed
     encoder_s: Expected | None = None
+    compute: Literal["operations", "roofline", "unknown"] = "unknown"
 
 
 class TextForecast(Value):

@@ -198,15 +198,6 @@ class Scoring(ModelEngine[ScoringPlan]):
         return super().subject.model_copy(update=update)
 
     @property
-    def unsendable(self) -> tuple[str, str] | None:
-        if self.seen is None:
-            return None
-        return (
-            "A task with images cannot run through a gateway: projectors are not sent there.",
-            "Omit --scheduler.",
-        )
-
-    @property
     def spreadable(self) -> Spreadable | None:
         """Nothing where it sees: the encoder runs on one board."""
         return super().spreadable if self.seen is None else None

@@ -17,6 +17,7 @@ from armload.boards.board import load_board
 from armload.boards.probe import Probe
 from armload.core.values import Value
 from armload.engines.job import SweepPoint
+from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.server import SERVER, Serving
@@ -27,6 +28,7 @@ from armload.fleet.sent_engines import SentEngine
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.fetch import pull
+from armload.runs.media import MediaQuestion
 from armload.runs.placing import Deployed, put_in_place
 from armload.runs.predicting import predict_there
 from armload.runs.reach import ConnectedBoard
@@ -132,6 +134,8 @@ class Predict(OnOpenBoard[Prediction]):
         model: its path is of no meaning.
         header: of the model, with ``file_bytes`` of the file with its weights.
         hits: of streamed experts, in an earlier run.
+        media: an image or a sound before the prompt, with the header of its projector, and
+            ``projector_bytes`` of that file.
     """
 
     kind: Literal["forecast"] = "forecast"
@@ -140,13 +144,23 @@ class Predict(OnOpenBoard[Prediction]):
     file_bytes: int
     plan: Plan
     hits: MeasuredHits | None = None
+    media: MediaNeed | None = None
+    projector: SentFile | None = None
+    projector_bytes: int = 0
 
     def do(self, board: GatewayBoard) -> TaskOutcome[Prediction]:
         where = self.ready(board).where
         path = self.header.received()
         header = WholeHeader(content=path.read_bytes(), file_bytes=self.file_bytes)
         model = self.model.model_copy(update={"path": path})
-        found = predict_there(where, model, header, self.plan, board.relay, hits=self.hits)
+        media = None
+        if self.media and self.projector:
+            content = self.projector.received().read_bytes()
+            projector = WholeHeader(content=content, file_bytes=self.projector_bytes)
+            media = MediaQuestion(need=self.media, header=projector)
+        found = predict_there(
+            *(where, model, header, self.plan, board.relay), hits=self.hits, media=media
+        )
         return TaskOutcome(result=found)
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from armload.analysis.run import Run
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group, members_of
-from armload.core.errors import ConnectError, UsageError
+from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress, Silent
@@ -21,14 +21,15 @@ from armload.core.workspace import runs_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
-from armload.engines.media import MediaNeed
+from armload.engines.perception import PERCEIVING_PROGRAM
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.server import SERVER
+from armload.engines.watched.asked import AskedProgram
 from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet.events import Noted
-from armload.fleet.files import Files, SentBinary
+from armload.fleet.files import Files, SentBinary, SentFile
 from armload.fleet.gateway import Begun, Gateway
 from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
@@ -50,6 +51,7 @@ from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.folders import run_folders
+from armload.runs.media import MediaQuestion
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
 from armload.runs.predicting import measured_hits, predict_and_warn
@@ -157,10 +159,11 @@ class RemoteBoard:
             run = self.left.find(place, engine.fingerprint)
         if not run:
             files = Files()
+            sent = sent_engine(engine, files)
             running = RunEngine(
                 requirements=self.requirements,
-                binaries=self._programs(files, engine.name, RPC_SERVER),
-                engine=sent_engine(engine, files),
+                binaries=self._programs_of(engine, files),
+                engine=sent,
                 fingerprint=engine.fingerprint,
                 place=place,
                 new=new,
@@ -171,25 +174,23 @@ class RemoteBoard:
         return judge_fetched(run, reference=reference, baseline=baseline)
 
     def predict(
-        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaQuestion | None = None
     ) -> Prediction:
-        if media is not None:
-            raise UsageError(
-                f"A {media.what} is not predicted through gateways.",
-                "Connect to the board itself, or add --mmproj none to predict text alone.",
-            )
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(scratch) / model.path.name
-            path.write_bytes(header.content)
-            files = Files()
+            files, folder = Files(), Path(scratch)
             predicting = Predict(
                 requirements=self.requirements,
-                binaries=self._programs(files, PROGRAM),
-                model=model.model_copy(update={"path": Path(path.name), "parts": ()}),
-                header=files.file(path, hashlib.sha256(header.content).hexdigest()),
+                binaries=self._programs(files, PROGRAM, PERCEIVING_PROGRAM),
+                model=model.model_copy(update={"path": Path(model.path.name), "parts": ()}),
+                header=_sent_header(header, folder / model.path.name, files),
                 file_bytes=header.file_bytes,
                 plan=plan,
                 hits=measured_hits(self.where.board.name, model),
+                media=media.need if media else None,
+                projector=_sent_header(media.header, folder / media.need.projector, files)
+                if media
+                else None,
+                projector_bytes=media.header.file_bytes if media else 0,
             )
             return self._done(predicting, files)
 
@@ -203,10 +204,11 @@ class RemoteBoard:
                 *(where, wanted.model, wanted.plan, where.found, engine.memory, Silent())
             )
         files = Files()
+        sent = sent_engine(engine, files)
         predicting = PredictRun(
             requirements=self.requirements,
-            binaries=self._programs(files, engine.name, RPC_SERVER),
-            engine=sent_engine(engine, files),
+            binaries=self._programs_of(engine, files),
+            engine=sent,
         )
         return self._done(predicting, files)
 
@@ -232,6 +234,10 @@ class RemoteBoard:
         )
         return self._done(deploying, files)
 
+    def _programs_of(self, engine: BoardEngine, files: Files) -> Mapping[str, SentBinary]:
+        own = () if isinstance(engine, AskedProgram) else (engine.binary.program,)
+        return self._programs(files, engine.name, *own, RPC_SERVER)
+
     def _programs(self, files: Files, *names: str) -> Mapping[str, SentBinary]:
         """Return those of the programs that were asked for; ``RPC_SERVER`` is there for groups."""
         built = self.where.binaries
@@ -247,3 +253,8 @@ class RemoteBoard:
     ) -> Result:
         board = self.where.board.name
         return self.tasks.do(board, operation, self.progress, files=files, key=key, noted=noted)
+
+
+def _sent_header(header: WholeHeader, path: Path, files: Files) -> SentFile:
+    path.write_bytes(header.content)
+    return files.file(path, hashlib.sha256(header.content).hexdigest())

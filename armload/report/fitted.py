@@ -19,7 +19,7 @@ from armload.analysis.prediction_notes import read_by_row, without_range
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.columns import Column
 from armload.core.shell import program_name
-from armload.core.values import counted, format_bytes, three_figures, with_article
+from armload.core.values import counted, format_bytes, three_figures
 from armload.engines.prediction import Expected, MemoryParts, Prediction
 from armload.models.find import LIKE
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
@@ -180,9 +180,8 @@ def _about_prompt(fits: Sequence[Fit]) -> list[RenderableType]:
     if not models:
         return []
     prompt = counted(fits[0].prompt_tokens, "token")
-    media = [each.prediction.media.need.what for each in models if each.prediction.media]
-    kinds = " or ".join(map(with_article, dict.fromkeys(media)))
-    also = f", of models that see or hear with {kinds} before it"
+    media = [each.prediction.media.need.called for each in models if each.prediction.media]
+    also = f", of models that see or hear with {' or '.join(dict.fromkeys(media))} before it"
     return [Prose(f"First token: with loading, after a prompt of {prompt}{also if media else ''}.")]
 
 

@@ -23,7 +23,7 @@ from armload.models.distributed_llama import DistributedModel
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.node_times import NodePart, known_node, timed_or_none
-from armload.runs.operations import compute_or_note, known_compute
+from armload.runs.operations import found_or_note, known_compute, measured_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
     declared_resources,
@@ -112,7 +112,10 @@ class ReachedMember:
             plan = plan.model_copy(update={"cpus": None, "threads": threads})
         notes: tuple[PredictionNote, ...] = ()
         if self.header is not None:
-            timed = compute_or_note(where, model, self.header, plan, self.progress)
+            header = self.header
+            timed = found_or_note(
+                lambda: measured_compute(where, model, header, plan, self.progress), where
+            )
             if not isinstance(timed, PredictionNote):
                 return timed[0], ()
             notes = (timed,)

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import NamedTuple
+
 from armload.analysis.board_resources import BoardResources
-from armload.analysis.compute import Compute
+from armload.analysis.compute import Compute, encoder_from_operations
 from armload.analysis.roofline import encoder_s
 from armload.boards.specs import DeclaredSpecs
+from armload.build.source import engine_of
+from armload.core.errors import BoardError
+from armload.core.progress import Progress
+from armload.core.shell import quote
+from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import likely_prompt_tokens
+from armload.engines.llama_cpp import likely_prompt_tokens, offers
 from armload.engines.media import MediaNeed
+from armload.engines.perception import (
+    ENCODER_VARIABLE,
+    PERCEIVING_PROGRAM,
+    encoder_question,
+    encoder_simulation,
+)
 from armload.engines.plan import Plan
-from armload.engines.prediction import Expected, MediaForecast, Prediction
+from armload.engines.prediction import Expected, MediaForecast, Prediction, PredictionNote
+from armload.models.whole_header import WholeHeader
+from armload.runs.cached_answers import cached_path
+from armload.runs.operations import (
+    OperationsQuestion,
+    found_or_note,
+    listed_operations,
+    operation_times,
+    ready_to_time,
+    run_context,
+)
+from armload.runs.session import Session
 
 
 def plan_with(plan: Plan, media: MediaNeed | None) -> Plan:
@@ -22,11 +47,87 @@ def plan_with(plan: Plan, media: MediaNeed | None) -> Plan:
 
 
 def need_with(need: MemoryNeed, media: MediaNeed | None) -> MemoryNeed:
-    """Return the memory of a run with its projector, which stays there for all of it."""
+    """Return the memory of a run with its projector."""
     if media is None:
         return need
     size = media.weights_bytes + media.buffer_bytes
     return need.model_copy(update={"projector_bytes": size})
+
+
+class MediaQuestion(NamedTuple):
+    """An image or a sound whose encoder can be timed.
+
+    Attributes:
+        need: what it asks of a board.
+        header: of the projector.
+    """
+
+    need: MediaNeed
+    header: WholeHeader
+
+
+class EncoderTimer:
+    """An encoder on a board: what its graphs take of memory, and of time.
+
+    The caller has the board to itself.
+
+    Raises:
+        ConnectError: the board does not answer.
+        ArmloadError: the program cannot tell, or does not run there; says why.
+    """
+
+    def __init__(
+        self, where: Session, media: MediaQuestion, plan: Plan, progress: Progress
+    ) -> None:
+        self._where, self._media, self._plan, self._progress = where, media, plan, progress
+        self._binary = where.binaries[PERCEIVING_PROGRAM]
+        if not offers(self._binary.path, ENCODER_VARIABLE):
+            raise BoardError(f"{engine_of(self._binary)} cannot list what an encoder computes")
+        path, sha256 = self._binary.path, self._binary.sha256
+        program = Payload.of_file(path, sha256=sha256, executable=True)
+        self._ready = ready_to_time(where, self._binary, program, plan, progress)
+        context = run_context(where, plan, self._ready.context.launcher)
+        words = encoder_question(media.need, plan, context)
+        found = where.found
+        identity = [words, self._binary.build_id, found.cpu_features, found.cores]
+        self._question = OperationsQuestion(
+            name=media.need.projector,
+            asked=encoder_simulation(program, Path(media.need.projector), context),
+            header=media.header,
+            listed=cached_path("operations/list", identity, media.header.content),
+            also=f"{ENCODER_VARIABLE}={quote(words)}",
+        )
+        self._operations = listed_operations(where, self._question, progress)
+        if len(self._operations.graphs) != len(media.need.parts):
+            raise BoardError(f"its program did not list what {media.need.projector} computes")
+
+    @property
+    def need(self) -> MediaNeed:
+        """With what llama.cpp itself allocates for the largest graph."""
+        return self._media.need.with_graph(
+            max(each.compute_bytes for each in self._operations.graphs)
+        )
+
+    def seconds(self) -> Expected:
+        """Return the time of all passes, after timing what is not known yet."""
+        found = operation_times(
+            *(self._where, self._binary, self._question, self._operations),
+            *(self._plan, self._ready, self._progress),
+        )
+        counts = [each.count for each in self._media.need.parts]
+        taken = encoder_from_operations(self._operations, found.times, counts)
+        if taken is None:
+            raise BoardError("not all of its operations could be timed; fit continues next time")
+        return taken
+
+
+def encoder_of(
+    where: Session, media: MediaQuestion, plan: Plan, progress: Progress
+) -> EncoderTimer | PredictionNote:
+    """Return an encoder whose program has listed what it computes, or a note of why it has not."""
+    return found_or_note(
+        lambda: EncoderTimer(where, media, plan, progress), where, "encoder not timed"
+    )
 
 
 def with_media(
@@ -36,29 +137,34 @@ def with_media(
     resources: BoardResources,
     *,
     threads: int | None,
+    timed: Expected | None = None,
     compute: Compute | None = None,
     estimated: Compute | None = None,
 ) -> Prediction:
     """Add the encoder to what is expected until the first token.
 
-    The projector is read when the program starts.
+    The projector is read when the program starts, and displaces weights where both do not fit.
 
     Args:
-        compute: as it was timed on the board; none where it was not.
-        estimated: from the board's facts.
+        timed: what the encoder takes, by its operations; none where they were not timed.
+        compute: of the model, as it was timed on the board; none where it was not.
+        estimated: the same from the board's facts.
     """
     if media is None or found.verdict in ("cannot run", "unknown"):
         return found
     measured = 1.0
     if compute is not None and estimated is not None and compute.source == "operations":
         measured = compute.prompt_token_s.value / estimated.prompt_token_s.value
-    taken = encoder_s(media, facts, threads=threads, measured=measured)
+    taken = timed or encoder_s(media, facts, threads=threads, measured=measured)
     reading = Expected.nothing()
     if resources.storage is not None:
         reading = resources.storage.cold_time_s(media.weights_bytes)
+        if found.verdict == "fits" and found.memory is not None:
+            reading += resources.storage.time_s(found.memory.evicted_bytes)
+    source = "operations" if timed else "roofline" if taken else "unknown"
     return found.model_copy(
         update={
-            "media": MediaForecast(need=media, encoder_s=taken),
+            "media": MediaForecast(need=media, encoder_s=taken, compute=source),
             "load_s": found.load_s and found.load_s + reading,
             "ttft_s": found.ttft_s + reading + taken if found.ttft_s and taken else None,
         }

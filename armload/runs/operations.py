@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from armload.analysis.compute import Compute, from_operations
 from armload.analysis.prediction_notes import note
 from armload.boards.board import Board
 from armload.boards.failures import SlowCommandError
+from armload.boards.host import Host
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
 from armload.build.source import engine_of
@@ -19,8 +21,9 @@ from armload.core.shell import quote
 from armload.core.values import Value
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
 from armload.engines.completion import PROGRAM, Completion, settings_of
-from armload.engines.engine import RunContext
+from armload.engines.engine import RunContext, Simulation
 from armload.engines.llama_cpp import (
     NO_REPACK,
     REPACK,
@@ -40,13 +43,13 @@ from armload.engines.operations import (
     read_timed,
 )
 from armload.engines.plan import Plan
-from armload.engines.prediction import PredictionNote
+from armload.engines.prediction import PredictionNote, PredictionNoteKind
 from armload.models.find import shown_name
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.cached_answers import answer_of, cached_path, read_cached, write_cached
 from armload.runs.emulator import emulator_watched
-from armload.runs.prepare import as_wanted
+from armload.runs.prepare import Prepared, as_wanted
 from armload.runs.session import ReachedBoard, Session
 
 LIMIT_S = 25.0
@@ -73,6 +76,28 @@ class OperationTimes(Value):
     times: Mapping[str, Timed]
 
 
+class OperationsQuestion(NamedTuple):
+    """Which program is asked what it computes.
+
+    Attributes:
+        name: of the model or the projector, for the progress.
+        asked: the program with its words; none where it cannot tell.
+        header: of the model or the projector.
+        listed: where its list is kept.
+        also: further variables for it, as words of a shell.
+    """
+
+    name: str
+    asked: Simulation
+    header: WholeHeader
+    listed: Path
+    also: str = ""
+
+    def answer(self, host: Host, question: str) -> str:
+        also = f"{OPERATIONS_VARIABLE}={quote(question)} {self.also}"
+        return answer_of(host, self.asked, self.header, timeout_s=_TIMEOUT_S, also=also)
+
+
 def measured_compute(
     where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
 ) -> tuple[Compute, Rates]:
@@ -91,57 +116,102 @@ def measured_compute(
         ConnectError: the board does not answer.
         ArmloadError: the program cannot tell, or does not run there; says why.
     """
-    host, board = where.connection.host, where.connection.board
     binary = where.binaries[PROGRAM]
+    engine = _engine(where, binary, model, plan)
+    ready = ready_to_time(where, binary, engine.payload[0], plan, progress)
+    asked = engine.simulation(run_context(where, plan, ready.context.launcher))
+    if asked is None:
+        raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
+    question = OperationsQuestion(
+        name=shown_name(model.path),
+        asked=asked,
+        header=header,
+        listed=_list_path(where, binary, engine, header),
+    )
+    operations = listed_operations(where, question, progress)
+    found = operation_times(where, binary, question, operations, plan, ready, progress)
+    return _computed(operations, found.times, model, plan, found.rates), found.rates
+
+
+def ready_to_time(
+    where: Session, binary: Binary, program: Payload, plan: Plan, progress: Progress
+) -> Prepared:
+    """Put a program on the board, and the board into the state that a plan wants.
+
+    Raises:
+        BoardError: the program cannot list what it computes.
+    """
     if not offers(binary.path, OPERATIONS_VARIABLE):
         raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
-    engine = _engine(where, binary, model, plan)
-    program = engine.payload[0]
+    host, board = where.connection.host, where.connection.board
     deploy(host, board, (program,), progress)
     on_board = program.items(Layout(workdir=board.workdir))
-    ready = as_wanted(
+    return as_wanted(
         *(host, board, settings_of(plan)),
         found=where.found,
         reads=[each.remote for each in on_board],
         progress=progress,
     )
-    asked = engine.simulation(_run_context(where, plan, ready.context.launcher))
-    if asked is None:
-        raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
 
-    def answer(question: str) -> str:
-        also = f"{OPERATIONS_VARIABLE}={quote(question)}"
-        return answer_of(host, asked, header, timeout_s=_TIMEOUT_S, also=also)
 
-    name = shown_name(model.path)
-    listed = _list_path(where, binary, engine, header)
-    operations = read_cached(Operations, listed)
+def listed_operations(
+    where: Session, question: OperationsQuestion, progress: Progress
+) -> Operations:
+    """Return what a model or an encoder computes, as a program lists it once.
+
+    Raises:
+        ArmloadError: the program cannot tell, or does not run there; says why.
+    """
+    operations = read_cached(Operations, question.listed)
+    if operations is not None:
+        return operations
+    with progress.step(f"Listing operations of {question.name}"):
+        operations = read_operations(question.answer(where.connection.host, LIST))
     if operations is None:
-        with progress.step(f"Listing operations of {name}"):
-            operations = read_operations(answer(LIST))
-        if operations is None:
-            raise BoardError("its program did not list what the model computes")
-        write_cached(listed, operations)
+        raise BoardError(f"its program did not list what {question.name} computes")
+    write_cached(question.listed, operations)
+    return operations
+
+
+def operation_times(
+    where: Session,
+    binary: Binary,
+    question: OperationsQuestion,
+    operations: Operations,
+    plan: Plan,
+    ready: Prepared,
+    progress: Progress,
+) -> OperationTimes:
+    """Return what operations take on the board, after timing those that are not known yet."""
+    host, board = where.connection.host, where.connection.board
     kept = _times_path(where, binary, plan, operations)
     known = read_cached(OperationTimes, kept)
     times = dict(known.times) if known else {}
-    _add_times(times, operations, lambda asked: _timed(board, answer, asked), name, progress)
+    _add_times(
+        *(times, operations),
+        lambda asked: _timed(board, lambda words: question.answer(host, words), asked),
+        *(question.name, progress),
+    )
     rates = known.rates.better_of(ready.context.found.rates) if known else ready.context.found.rates
-    write_cached(kept, OperationTimes(rates=rates, times=times))
-    return _computed(operations, times, model, plan, rates), rates
+    found = OperationTimes(rates=rates, times=times)
+    write_cached(kept, found)
+    return found
 
 
-def compute_or_note(
-    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
-) -> tuple[Compute, Rates] | PredictionNote:
-    """Return what ``measured_compute`` does, or a note of why nothing was timed."""
+Found = TypeVar("Found")
+
+
+def found_or_note(
+    find: Callable[[], Found], where: Session, kind: PredictionNoteKind = "operations failed"
+) -> Found | PredictionNote:
+    """Return what is found by timing, or a note of why nothing was timed."""
     try:
-        return measured_compute(where, model, header, plan, progress)
+        return find()
     except Exception as error:
         if isinstance(error, ConnectError | BusyError) and not isinstance(error, SlowCommandError):
             raise
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
-        return note("operations failed", subject=where.main_board.name, reason=why)
+        return note(kind, subject=where.main_board.name, reason=why)
 
 
 def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:
@@ -200,7 +270,7 @@ def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Co
 
     Its larger context must not decide whether the engine rearranges the weights.
     """
-    own = Completion(plan, binary, model).command(_run_context(where, plan))
+    own = Completion(plan, binary, model).command(run_context(where, plan))
     layout = if_offered(binary.path, REPACK if repacked(own) else NO_REPACK)
     context = USUAL_DEPTH
     while context < context_tokens(plan, model):
@@ -325,7 +395,7 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
     return cached_path("operations/times", identity)
 
 
-def _run_context(where: ReachedBoard, plan: Plan, launcher: tuple[str, ...] = ()) -> RunContext:
+def run_context(where: ReachedBoard, plan: Plan, launcher: tuple[str, ...] = ()) -> RunContext:
     """Return the board as the run itself meets it: its cores decide how many threads compute."""
     return RunContext(
         layout=Layout(workdir=where.main_board.workdir),

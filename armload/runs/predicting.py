@@ -28,7 +28,12 @@ from armload.engines.engine import Forecastable, MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.media import MediaNeed
 from armload.engines.plan import Plan
-from armload.engines.prediction import Alternative, Prediction, PredictionNote, PredictionNoteKind
+from armload.engines.prediction import (
+    Alternative,
+    Prediction,
+    PredictionNote,
+    PredictionNoteKind,
+)
 from armload.engines.spread import LinkRates, Spread
 from armload.models.distributed_llama import DistributedModel, distributed_model
 from armload.models.gguf import read_outline
@@ -40,8 +45,8 @@ from armload.runs.forecast_members import ForecastMember, reached_members
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.here import footprint_here
 from armload.runs.links import measured_links
-from armload.runs.media import need_with, with_media
-from armload.runs.operations import compute_or_note, known_compute
+from armload.runs.media import EncoderTimer, MediaQuestion, encoder_of, need_with, with_media
+from armload.runs.operations import found_or_note, known_compute, measured_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
     declared_resources,
@@ -74,7 +79,7 @@ def predict_there(
     progress: Progress,
     *,
     hits: MeasuredHits | None = None,
-    media: MediaNeed | None = None,
+    media: MediaQuestion | None = None,
 ) -> Prediction:
     """Predict a run on a board that answers; what the model computes is timed there first.
 
@@ -105,31 +110,44 @@ def predict_there(
     engine = Completion(spoken, where.binaries[PROGRAM], model)
     notes: tuple[PredictionNote, ...] = ()
     compute: Compute | None
+    encoder: EncoderTimer | PredictionNote | None = None
+    seen = None
     with leased_board(where, progress):
+        if media is not None:
+            encoder = encoder_of(where, media, plan, progress)
+            seen = encoder.need if isinstance(encoder, EncoderTimer) else media.need
         if embedded.embed is not None:
             need = embedding_need(embedded, model)
         else:
             memory = with_known_memory(where, engine, found, progress, header=header).memory
-            need = need_with(memory or memory_need(plan, model), media)
+            need = need_with(memory or memory_need(plan, model), seen)
         # What cannot run need not be measured.
         first = expected(plan, model, resources, None, need=need)
         if first.verdict == "cannot run":
             return first
-        timed = compute_or_note(where, model, header, plan, progress)
+        timed = found_or_note(lambda: measured_compute(where, model, header, plan, progress), where)
         if isinstance(timed, PredictionNote):
             notes = (timed,)
             compute = roofline(facts_of(board, found), model, resources, plan)
         else:
             compute, rates = timed
             resources = resources_of_board(board, found.conditions, found.rates, rates)
+        encoder_s = (
+            found_or_note(encoder.seconds, where, "encoder not timed")
+            if isinstance(encoder, EncoderTimer)
+            else encoder
+        )
+    if isinstance(encoder_s, PredictionNote):
+        notes = (*notes, encoder_s)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
     found_out = with_texts(found_out, embedded, compute)
     facts = facts_of(board, found)
     found_out = with_media(
-        *(found_out, media, facts, resources),
+        *(found_out, seen, facts, resources),
         threads=plan.threads,
+        timed=None if isinstance(encoder_s, PredictionNote) else encoder_s,
         compute=compute,
-        estimated=roofline(facts, model, resources, plan) if media else None,
+        estimated=roofline(facts, model, resources, plan) if seen else None,
     )
     return adjusted_for_emulation(
         board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)})

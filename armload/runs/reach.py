@@ -16,7 +16,6 @@ from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
-from armload.engines.media import MediaNeed
 from armload.engines.model_program import ModelProgram
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -25,6 +24,7 @@ from armload.engines.watched.asked import AskedProgram
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.depth import drop_unsound, fill_context
+from armload.runs.media import MediaQuestion
 from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import (
     measured_hits,
@@ -73,7 +73,7 @@ class EngineBoard(Protocol):
         """
 
     def predict(
-        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaQuestion | None = None
     ) -> Prediction:
         """Predict a run after timing what the model computes.
 
@@ -165,7 +165,7 @@ class ConnectedBoard:
         return run
 
     def predict(
-        self, model: Model, header: WholeHeader, plan: Plan, media: MediaNeed | None = None
+        self, model: Model, header: WholeHeader, plan: Plan, media: MediaQuestion | None = None
     ) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
         return predict_there(

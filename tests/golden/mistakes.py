@@ -132,7 +132,6 @@ MISTAKES: Mapping[str, Sequence[str]] = {
         "eval --max-time 30m --task logits",
         "eval --task logits",
         "eval --task piqa --mmproj p.gguf",
-        "eval --task drawings --scheduler tls://lab:8786",
         "eval --regrade x --limit 3 --cpus 1",
         "eval --regrade eval-sums-6b86 --grader nobody",
         "eval --regrade eval-sums-6b86 --grader boxed,number,exact",

@@ -266,7 +266,9 @@ def planted(run: Run, secret: Callable[[str], str], places: Sequence[Path] = ())
         holder = content
         for key in path[:-1]:
             holder = holder[key]
-        holder[path[-1]] = secret(holder[path[-1]])
+        text = secret(holder[path[-1]])
+        # What follows an adapter's last colon is its scale: the address of a network card has five.
+        holder[path[-1]] = f"{text}:1" if path[:2] == ("plan", "lora") else text
     return Run.model_validate(content)
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.compute import DISTURBED_TIMES, WHOLE_TOKEN, Compute, from_operations
+from armload.analysis.compute import (
+    DISTURBED_TIMES,
+    WHOLE_ENCODER,
+    WHOLE_TOKEN,
+    Compute,
+    encoder_from_operations,
+    from_operations,
+)
 from armload.core.errors import DataError
 from armload.engines.operations import Graph, Operation, Operations, Timed
 from armload.engines.prediction import Expected
@@ -143,3 +150,16 @@ def test_a_prompt_takes_as_long_as_its_tokens_where_time_was_short() -> None:
     found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
     assert found.token_s.value == pytest.approx(WHOLE_TOKEN * 0.11)
     assert found.prompt_s(512).value == pytest.approx(512 * 0.11)
+
+
+def test_an_encoder_takes_its_graphs_as_often_as_the_image_has_parts() -> None:
+    tiles, overview = FOUND.graphs[1], FOUND.graphs[3]
+    found = FOUND.model_copy(update={"graphs": (tiles, overview)})
+    taken = encoder_from_operations(found, TIMES, [4, 1])
+    tile_s, overview_s = (9 * 0.064 + 10 * each + 0.010 for each in (0.0064, 0.1024))
+    assert taken is not None
+    assert taken.value == pytest.approx(WHOLE_ENCODER * (4 * tile_s + overview_s))
+    assert taken.low < taken.value < taken.high
+    # What was not timed may be most of it: products move few bytes.
+    without = {key: each for key, each in TIMES.items() if key != "batch deep"}
+    assert encoder_from_operations(found, without, [4, 1]) is None

@@ -12,7 +12,9 @@ from armload.bench.fitting import BoardsFit, fit_hardware
 from armload.bench.outlined import Media
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
+from armload.deploy.payload import Payload
 from armload.engines.media import MediaNeed, media_need
+from armload.engines.perception import encoder_question, encoder_simulation
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of
@@ -23,6 +25,7 @@ from armload.models.packaged import word_problems_model
 from armload.runs.request import Request
 from tests.command_line import typed
 from tests.unit.projectors import written_projector
+from tests.unit.test_engines_speculation import context
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +108,10 @@ def test_a_picture_costs_memory_tokens_and_time_before_the_first_token() -> None
     assert text.memory is not None
     assert seen.memory.projector_bytes == need.weights_bytes + need.buffer_bytes
     assert seen.memory.kv_bytes > text.memory.kv_bytes
-    assert seen.memory.wanted_bytes > text.memory.wanted_bytes + need.weights_bytes
+    # It is released before the model computes.
+    kept = seen.memory.model_copy(update={"projector_bytes": 0})
+    assert seen.memory.wanted_bytes == kept.wanted_bytes
+    assert seen.memory.least_bytes == kept.least_bytes + seen.memory.projector_bytes
     assert seen.media.encoder_s is not None
     assert seen.ttft_s is not None
     assert text.ttft_s is not None
@@ -126,7 +132,34 @@ def test_what_streams_and_what_stays_is_said() -> None:
     found = _fits("qwen2.5-vl-7b:Q8_0", hardware="raspberry-pi-5-8gb", media=Media())
     (model,) = found.boards[0].models
     assert model.prediction.verdict == "streams"
-    assert re.search(r"The projector with its buffers \(1\.\d GB\) stays in memory", model.sentence)
+    said = r"The projector with its buffers \(1\.\d GB\) is released before the model computes"
+    assert re.search(said, model.sentence)
+
+
+def test_weights_that_the_encoder_displaces_are_read_again() -> None:
+    memory = _predicted(Media()).memory
+    assert memory is not None
+    assert memory.evicted_bytes == 0
+    tight = memory.reserve_bytes + memory.wanted_bytes
+    assert memory.model_copy(update={"available_bytes": tight}).evicted_bytes == min(
+        memory.projector_bytes, memory.weights_bytes
+    )
+    half = tight + memory.projector_bytes // 2
+    left = memory.projector_bytes - memory.projector_bytes // 2
+    assert memory.model_copy(update={"available_bytes": half}).evicted_bytes == left
+
+
+def test_an_encoder_is_asked_for_the_parts_of_the_image(tmp_path: Path) -> None:
+    need = _need("lfm2-vl-450m", "1024x768")
+    where = context()
+    plan = Plan(prompt="x", n_predict=1, threads=3, flash_attention="off")
+    sizes = [f"{each.width}x{each.height}" for each in need.parts]
+    assert encoder_question(need, plan, where).split() == ["3", "0", *sizes]
+    assert len(sizes) == 2
+    (tmp_path / "llama-mtmd-cli").write_bytes(b"program")
+    program = Payload.of_file(tmp_path / "llama-mtmd-cli", sha256="0" * 64, executable=True)
+    asked = encoder_simulation(program, tmp_path / "mmproj.gguf", where)
+    assert asked.command[1:5] == ("-m", "mmproj.gguf", "--mmproj", "mmproj.gguf")
 
 
 def test_the_projector_beside_a_model_is_counted_and_another_is_not(tmp_path: Path) -> None:

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any, Never, cast
 
 import pytest
+from PIL import Image
 
 from armload.boards.board import load_board
 from armload.build.binary import Binary
-from armload.core.errors import RunError, TransferError, UsageError
+from armload.build.programs import SEEING_SCORER
+from armload.core.errors import RunError, TransferError
 from armload.core.files import sha256_of
+from armload.core.pictures import Picture, read_picture
 from armload.core.progress import Progress, Silent
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.job import SweepPoint
+from armload.engines.media import media_need
+from armload.engines.perception import PERCEIVING_PROGRAM, Perception
 from armload.engines.plan import Plan
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.scorer import SCORER, Scoring, SeenImages
@@ -25,16 +30,18 @@ from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.fleet.events import Noted, ProgressEvent, Relay
-from armload.fleet.files import Files, SentFile
+from armload.fleet.files import SentFile
 from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.operations import BoardOperation, GatewayTask, Predict, RunEngine
 from armload.fleet.remote_boards import RemoteBoard
 from armload.fleet.remote_tasks import RemoteTasks
-from armload.fleet.sent_engines import sent_engine
 from armload.models.find import model_called
+from armload.models.header import read_header
+from armload.models.image_tokens import ImageSize
 from armload.models.model import Model
-from armload.models.projector import read_whole_projector
+from armload.models.projector import Projector, read_whole_projector
 from armload.models.whole_header import whole_header
+from armload.runs.media import MediaQuestion
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
 from armload.runs.swept import SweptRuns
@@ -58,9 +65,9 @@ def model() -> Model:
     return model_called("word-problems:Q2_K", Silent())
 
 
-def program(folder: Path, name: str) -> Binary:
+def program(folder: Path, name: str, more: bytes = b"") -> Binary:
     path = folder / name
-    path.write_bytes(CONTENT)
+    path.write_bytes(CONTENT + more)
     return binary(path, sha256=sha256_of(path))
 
 
@@ -200,16 +207,59 @@ def test_a_file_that_changed_on_the_gateway_is_refused(tmp_path: Path, model: Mo
     assert not items.path.exists()
 
 
-def test_questions_on_images_are_sent_to_no_gateway(tmp_path: Path, model: Model) -> None:
+def seen_by(folder: Path) -> tuple[Projector, Picture]:
+    projector = read_whole_projector(write_projector(folder / "p.gguf", width=256), Silent())
+    Image.new("RGB", (40, 30)).save(folder / "a.png")
+    return projector, read_picture(folder / "a.png")
+
+
+def test_an_image_goes_to_a_gateway_with_its_projector(tmp_path: Path, model: Model) -> None:
+    projector, picture = seen_by(tmp_path)
+    seeing = program(tmp_path, PERCEIVING_PROGRAM, b"--mtmd-batch-max-tokens\0")
+    plan = Plan(prompt="a b", n_predict=3)
+    engine = Perception(plan, seeing, model, projector, [picture])
+    task, files = told_run(engine)
+    assert {file.name for file in files} >= {"p.gguf", "a.png"}
+    arrive(files)
+    made = received(task)
+    assert isinstance(made, Perception)
+    assert made.fingerprint == engine.fingerprint
+    assert made.media[0].path.read_bytes() == picture.path.read_bytes()
+    assert made.projector.path != projector.path
+
+
+def test_questions_on_images_go_to_a_gateway_with_what_they_show(
+    tmp_path: Path, model: Model
+) -> None:
     path = write_items(ITEMS, tmp_path / "items.jsonl")
-    projector = read_whole_projector(write_projector(tmp_path / "p.gguf", width=64), Silent())
-    seen = SeenImages(projector=projector, images={})
+    projector, picture = seen_by(tmp_path)
+    seen = SeenImages(projector=projector, images={picture.sha256: picture}, most_tokens=64)
     plan = ScorerSettings().plan(ITEMS, path, model, seen)
-    engine = Scoring(plan, program(tmp_path, SCORER), model, path, seen)
-    files = Files()
-    with pytest.raises(UsageError, match="projectors are not sent"):
-        sent_engine(engine, files)
-    assert not files
+    engine = Scoring(plan, program(tmp_path, SEEING_SCORER), model, path, seen)
+    task, files = told_run(engine, **{SEEING_SCORER: engine.binary})
+    arrive(files)
+    made = received(task)
+    assert isinstance(made, Scoring)
+    assert made.seen is not None
+    assert made.seen.images.keys() == seen.images.keys()
+    assert (made.fingerprint, made.binary.program) == (engine.fingerprint, SEEING_SCORER)
+
+
+def test_a_forecast_of_an_image_takes_the_headers_of_both_files(
+    tmp_path: Path, model: Model
+) -> None:
+    projector, _ = seen_by(tmp_path)
+    need = media_need(projector, read_header(projector.path), ImageSize(64, 64))
+    assert need is not None
+    header, whole = whole_header(model.path), whole_header(projector.path)
+    built = {PROGRAM: program(tmp_path, PROGRAM)}
+    question = MediaQuestion(need=need, header=whole)
+    plan = Plan(prompt_tokens=8)
+    task, files = told(lambda board: board.predict(model, header, plan, question), **built)
+    assert isinstance(task.operation, Predict)
+    assert task.operation.projector in files
+    assert task.operation.projector_bytes == projector.size_bytes
+    assert task.operation.media == need
 
 
 def test_a_forecast_takes_the_header_and_no_weights(tmp_path: Path, model: Model) -> None:

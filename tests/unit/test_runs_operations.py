@@ -98,7 +98,7 @@ def test_weights_are_laid_out_as_in_the_run_itself_whose_context_is_smaller(
         now = where.found.conditions.model_copy(update={"memory_available_bytes": int(available)})
         found = where.found.model_copy(update={"conditions": now})
         there = replace(where, found=found)
-        context = operations._run_context(there, plan)
+        context = operations.run_context(there, plan)
         run = Completion(plan, built, model).command(context)
         listed = operations._engine(there, built, model, plan).command(context)
         assert repacked(run) == repacked(listed) == is_repacked
@@ -114,10 +114,10 @@ def test_operations_are_timed_on_the_cores_of_the_run_itself(
     fast = (FoundCluster(name="Cortex-A76", cores=4, numbers=(4, 5, 6, 7)),)
     monkeypatch.setattr(Probe, "fast_clusters", fast)
     engine = operations._engine(where, built, model, plan)
-    words = engine.command(operations._run_context(where, plan))
+    words = engine.command(operations.run_context(where, plan))
     assert words[words.index("-t") + 1] == "4"
     # What was timed on other cores is not taken for it.
     assert operations._times_path(where, built, plan, FOUND) != before
     all_cores = plan.model_copy(update={"cpus": "0-7"})
-    words = engine.command(operations._run_context(where, all_cores))
+    words = engine.command(operations.run_context(where, all_cores))
     assert words[words.index("-t") + 1] == "8"

@@ -1,7 +1,8 @@
 // What a model computes for a token, and for a micro-batch of a prompt: llama.cpp's own graphs, built
 // on a context in simulation, for every architecture that it knows. What is not known yet is timed:
 // each operation by itself, on data of its types and sizes, through the kernels that the graph would
-// use, so that no more than one weight of each kind lies in memory at a time.
+// use, so that no more than one weight of each kind lies in memory at a time. The graphs of a
+// projector's encoder are listed and timed likewise, one for each size of an image's parts.
 //
 // ARMLOAD_OPERATIONS is "list", or the seconds that the timing may take and the numbers of operations
 // in the list.
@@ -40,6 +41,7 @@ const double   SETTING_UP_SHARE = 0.25;  // of the time until the first sample: 
 const double   WHOLE_SHARE    = 0.97;
 const unsigned SECONDS_AT_MOST = 10;  // of one operation
 const int64_t  ROWS_AT_A_TIME = 512;  // a multiple of what any layout of weights interleaves
+const int64_t  COLUMNS_AT_A_TIME = 512, QUERIES_AT_A_TIME = 256;  // multiples of the kernels' tiles
 
 using Clock = std::chrono::steady_clock;
 
@@ -79,6 +81,7 @@ struct Operation {
 struct Listed {
     uint32_t           tokens, depth;
     std::map<int, int> counts;
+    size_t             compute_bytes = 0;  // that its buffers take; of encoders alone
 };
 
 Operand operand_of(const ggml_tensor * tensor) {
@@ -175,7 +178,7 @@ struct List {
     std::map<std::string, int> numbers;
 
     void add(ggml_cgraph * graph, uint32_t tokens, uint32_t depth) {
-        Listed listed{ tokens, depth, {} };
+        Listed listed{ tokens, depth, {}, 0 };
         for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
             const ggml_tensor * node = ggml_graph_node(graph, i);
             if (!computes(node)) {
@@ -233,7 +236,8 @@ void print(const List & list, double load_s, size_t timed_bytes) {
             counts += (counts.empty() ? "[" : ",[") + std::to_string(number) + "," + std::to_string(count) + "]";
         }
         graphs += (graphs.empty() ? "{\"tokens\":" : ",{\"tokens\":") + std::to_string(each.tokens) +
-                  ",\"depth\":" + std::to_string(each.depth) + ",\"counts\":[" + counts + "]}";
+                  ",\"depth\":" + std::to_string(each.depth) + ",\"compute_bytes\":" + std::to_string(each.compute_bytes) +
+                  ",\"counts\":[" + counts + "]}";
     }
     for (const Operation & each : list.operations) {
         size_t moved_bytes = 0;
@@ -372,8 +376,40 @@ class Timing {
         return bytes;
     }
 
-    // Rows and experts are all alike. Small samples are disturbed less often.
+    // Rows and experts are all alike, and so are columns and queries, of which an image has thousands.
+    // Small samples are disturbed less often.
     void cut() {
+        cut_columns();
+        cut_rows();
+    }
+
+    void cut_columns() {
+        Operand & product = operation_.result;
+        Operand & column  = operation_.sources[1];
+        Operand & query   = operation_.sources[0];
+        Operand & mask    = operation_.sources[3];
+        if (operation_.op == GGML_OP_MUL_MAT && column.size[1] > COLUMNS_AT_A_TIME && column.size[2] == 1 &&
+            column.size[3] == 1 && product.size[1] == column.size[1]) {
+            shorten(column, 1, COLUMNS_AT_A_TIME);
+            scale_ *= shorten(product, 1, COLUMNS_AT_A_TIME);
+        } else if (operation_.op == GGML_OP_FLASH_ATTN_EXT && query.size[1] > QUERIES_AT_A_TIME &&
+                   product.size[2] == query.size[1]) {
+            if (mask.is_there) {
+                shorten(mask, 1, QUERIES_AT_A_TIME);
+            }
+            shorten(query, 1, QUERIES_AT_A_TIME);
+            scale_ *= shorten(product, 2, QUERIES_AT_A_TIME);
+        }
+    }
+
+    // Only its beginning is used: what is not packed keeps its distances.
+    static double shorten(Operand & operand, int dimension, int64_t size) {
+        const double times      = static_cast<double>(operand.size[dimension]) / static_cast<double>(size);
+        operand.size[dimension] = size;
+        return times;
+    }
+
+    void cut_rows() {
         Operand & weight = operation_.sources[0];
         if (!weight.is_weight) {
             return;
@@ -386,7 +422,7 @@ class Timing {
         } else if (operation_.op == GGML_OP_MUL_MAT && is_matrix && operation_.result.size[0] == weight.size[1]) {
             const int64_t fit  = static_cast<int64_t>(fit_bytes / weight.stride[1]) / ROWS_AT_A_TIME * ROWS_AT_A_TIME;
             const int64_t rows = std::min(std::max(fit, ROWS_AT_A_TIME), weight.size[1]);
-            scale_             = static_cast<double>(weight.size[1]) / static_cast<double>(rows);
+            scale_ *= static_cast<double>(weight.size[1]) / static_cast<double>(rows);
             weight.size[1] = operation_.result.size[0] = rows;
         } else if (operation_.op == GGML_OP_MUL_MAT_ID && bytes > target_bytes_) {
             Operand &     ids  = operation_.sources[2];
@@ -594,8 +630,9 @@ bool armload_operations_are_asked() {
     return getenv(VARIABLE) != nullptr;
 }
 
-void armload_answer_operations(llama_model * model, const llama_context_params & wanted, double load_s) {
-    const List         list  = list_of(model, wanted);
+namespace {
+
+[[noreturn]] void answer(const List & list, double load_s, int threads, int prompt_threads) {
     const size_t       bytes = timed_bytes(list);
     const std::string  asked = getenv(VARIABLE);
     std::istringstream words(asked);
@@ -608,8 +645,47 @@ void armload_answer_operations(llama_model * model, const llama_context_params &
     const auto start = Clock::now();
     while (seconds_since(start) < limit_s && words >> number && number < list.operations.size()) {
         const Operation & one = list.operations[number];
-        time_apart(one, static_cast<int>(number), bytes, one.tokens > 1 ? wanted.n_threads_batch : wanted.n_threads);
+        time_apart(one, static_cast<int>(number), bytes, one.tokens > 1 ? prompt_threads : threads);
     }
     fflush(stdout);
     _exit(0);
+}
+
+struct GraphIsListed {};
+
+List * encoder_list = nullptr;
+
+}  // namespace
+
+bool armload_backend_sched_reserve(ggml_backend_sched_t sched, ggml_cgraph * graph) {
+    const bool is_reserved = ggml_backend_sched_reserve(sched, graph);
+    if (encoder_list == nullptr) {
+        return is_reserved;
+    }
+    encoder_list->add(graph, BATCH_TOKENS, 1);
+    for (int i = 0; i < ggml_backend_sched_get_n_backends(sched); ++i) {
+        encoder_list->graphs.back().compute_bytes +=
+            ggml_backend_sched_get_buffer_size(sched, ggml_backend_sched_get_backend(sched, i));
+    }
+    throw GraphIsListed();
+}
+
+void armload_answer_operations(llama_model * model, const llama_context_params & wanted, double load_s) {
+    answer(list_of(model, wanted), load_s, wanted.n_threads, wanted.n_threads_batch);
+}
+
+void armload_answer_encoder_operations(size_t parts, const std::function<void(size_t)> & build, int threads,
+                                       double load_s) {
+    List list;
+    encoder_list = &list;
+    for (size_t part = 0; part < parts; ++part) {
+        try {
+            build(part);
+        } catch (const GraphIsListed &) {
+        }
+        if (list.graphs.size() != part + 1) {
+            give_up("the encoder's graph cannot be built");
+        }
+    }
+    answer(list, load_s, threads, threads);
 }

@@ -116,10 +116,7 @@ generation::generation(item from, const vocabulary & words, prompts & renders, m
         }
     }
     stop_texts_.erase(std::remove(stop_texts_.begin(), stop_texts_.end(), ""), stop_texts_.end());
-    const auto images = item_.get<std::vector<std::string>>("images", {});
-    if (!images.empty() && eyes == nullptr) {
-        throw item_error("images: without --mmproj, the model sees none");
-    }
+    const auto images = images_of(item_, eyes);
     const auto rendered = renders.render(item_, images.size(), eyes == nullptr ? "" : eyes->marker());
     tags_               = rendered.tags;
     marks_              = words.control_tokens(tags_.begin + tags_.end + tags_.lead + tags_.answer);

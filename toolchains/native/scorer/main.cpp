@@ -184,7 +184,7 @@ class scorer {
             return std::make_unique<likelihood>(next, words_, ids_, spare_ids_, context);
         }
         if (next.kind() == "logits") {
-            return std::make_unique<raw_logits>(next, words_, prompts_, ids_, context,
+            return std::make_unique<raw_logits>(next, words_, prompts_, eyes_.get(), ids_, context,
                                                 rows_ ? &*rows_ : nullptr);
         }
         if (next.kind() == "tokenize") {

@@ -49,6 +49,15 @@ class media {
     virtual image_rows encode(const std::string & image) = 0;
 };
 
+// The images that an item names. Throws item_error if the model sees none.
+inline std::vector<std::string> images_of(const item & from, const media * eyes) {
+    auto images = from.get<std::vector<std::string>>("images", {});
+    if (!images.empty() && eyes == nullptr) {
+        throw item_error("images: without --mmproj, the model sees none");
+    }
+    return images;
+}
+
 // The embeddings of an image, which take no pass through the model.
 class image_embeddings : public task {
   public:

@@ -151,13 +151,22 @@ json likelihood::answer() const {
     return found;
 }
 
-raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
+raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, media * eyes, sequence_ids & ids,
                        int32_t context_tokens, logits_file * file)
     : task(std::move(from)), words_(words), file_(file),
       top_k_(item_.has("top_k") ? item_.count("top_k", 1, words.size()) : 0) {
-    item_.allow({ "prompt", "messages", "template", "template_arguments", "date", "positions", "top_k" });
-    tokens_ = words.begin(renders.render(item_).text);
-    check_length(tokens_.size(), context_tokens);
+    item_.allow({ "prompt", "messages", "images", "template", "template_arguments", "date", "positions", "top_k" });
+    const auto images = images_of(item_, eyes);
+    const auto prompt = renders.render(item_, images.size(), eyes == nullptr ? "" : eyes->marker()).text;
+    text_.emplace(ids);
+    if (images.empty()) {
+        tokens_ = words.begin(prompt);
+        check_length(tokens_.size(), context_tokens);
+    } else {
+        const seen_prompt seen = eyes->look(prompt, images, text_->id());
+        tokens_                = seen.rest;
+        text_->continue_at(seen.length);
+    }
     find_positions(static_cast<int32_t>(tokens_.size()));
     if (top_k_ == 0) {
         if (file_ == nullptr) {
@@ -165,7 +174,6 @@ raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, s
         }
         offset_bytes_ = file_->reserve(positions_.size() * sizeof(float) * words.size());
     }
-    text_.emplace(ids);
     // Nothing after the last position is needed.
     for (int32_t i = 0; i <= positions_.back(); i++) {
         text_->add(tokens_[i], std::binary_search(positions_.begin(), positions_.end(), i));

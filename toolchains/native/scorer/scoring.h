@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "media.h"
 #include "prompts.h"
 #include "task.h"
 
@@ -52,12 +53,12 @@ class likelihood : public task {
     std::vector<continuation> continuations_;
 };
 
-// The logits themselves, at given positions of a prompt.
+// The logits themselves, at given positions of a prompt; with images, of what follows the last one.
 class raw_logits : public task {
   public:
     // Throws item_error if the item is at fault, its prompt exceeds the context, or there is no
     // file for whole rows.
-    raw_logits(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
+    raw_logits(item from, const vocabulary & words, prompts & renders, media * eyes, sequence_ids & ids,
                int32_t context_tokens, logits_file * file);
 
     std::vector<sequence *> waiting() override;

@@ -172,6 +172,9 @@ class OptionGroup(Value):
     yields: ClassVar[Yields] = {}
     """A default gives way to what was given; two defaults are left to the verb."""
 
+    kept: ClassVar[frozenset[str]] = frozenset()
+    """Fields that stay as they are on the board where they are left out."""
+
     _usual: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields whose value is a person's default: they are set, but were not given this time."""
 
@@ -324,6 +327,7 @@ class Declared:
         info: the field's type and default.
         heading: of the group that declares it.
         letter: that stands for it; empty where there is none.
+        is_kept: without it, what is in force stays.
     """
 
     field: str
@@ -331,6 +335,7 @@ class Declared:
     info: FieldInfo
     heading: str
     letter: str
+    is_kept: bool = False
 
     @property
     def name(self) -> str:
@@ -366,9 +371,10 @@ class Declared:
     @property
     def default(self) -> str:
         """What is taken without it, in words; empty where that is nothing."""
-        return self.option.usual or (
+        usual = self.option.usual or (
             "" if self.info.is_required() else _in_words(self.info.default)
         )
+        return "unchanged" if self.is_kept and usual else usual
 
     @property
     def about(self) -> str:
@@ -399,7 +405,8 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
                 ]
                 # The group that has declared the field first is the last of them.
                 heading = option.heading or groups[-1].heading
-                yield Declared(field, option, info, heading, letter)
+                is_kept = issubclass(model, OptionGroup) and field in model.kept
+                yield Declared(field, option, info, heading, letter, is_kept)
 
 
 def _stands(condition: str, words: Mapping[str, object]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -377,10 +377,8 @@ def restart(options: OneServiceOptions) -> Result:
 class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputOptions):
     """What changes of a service."""
 
-    model: Annotated[
-        Names,
-        Option(MODEL, "MODEL", "unchanged", "files", heading="Plan", harmless="in a plan"),
-    ] = ()
+    kept: ClassVar[frozenset[str]] = frozenset(ServiceModels.model_fields)
+
     name: Annotated[str, _NAME] = ""
     slower: Annotated[
         Share,

@@ -112,25 +112,17 @@ def parse_addresses(lines: Iterable[str]) -> dict[Address, str]:
 
 
 def choose_listening(
-    host: Host, wanted: WantedAddress | None, taken: Mapping[int, str], *, wants_public: bool
+    host: Host, wanted: WantedAddress | None, taken: Mapping[int, str]
 ) -> Listening:
     """Return where a service listens on a board.
 
     Args:
         wanted: as typed; none for the loopback.
         taken: ports of the board's services, each with the service's name.
-        wants_public: ``--public`` was given.
 
     Raises:
         UsageError: the board has no such address, it is public, or the port is in use.
     """
-    if wants_public:
-        raise UsageError(
-            "--public: armload's llama-server has no TLS, and a key sent in the clear protects "
-            "nothing on the internet.",
-            "Omit --public and --listen, and put a reverse proxy with a certificate in front of "
-            f"the service: {_proxies()}.",
-        )
     addresses = _resolved(host, wanted.where) if wanted and wanted.where else (LOOPBACK,)
     return Listening(addresses=addresses, port=_port(host, wanted.port if wanted else None, taken))
 
@@ -182,14 +174,11 @@ def _refuse_public(host: Host, addresses: Mapping[Address, str]) -> None:
     if public:
         raise UsageError(
             f"{host.name}: {', '.join(public)} can be reached from the internet, and armload's "
-            "llama-server has no TLS.",
+            "llama-server has no TLS: a key sent in the clear protects nothing there.",
             "Listen on the loopback or a private address, and put a reverse proxy with a "
-            f"certificate in front of the service: {_proxies()}.",
+            f"certificate in front of the service: {data_path('docs', 'services.md')} has examples "
+            "for Caddy and nginx.",
         )
-
-
-def _proxies() -> str:
-    return f"{data_path('docs', 'services.md')} has examples for Caddy and nginx"
 
 
 def _shown(addresses: Mapping[Address, str]) -> str:

@@ -89,7 +89,6 @@ def install(
     progress: Progress,
     *,
     listen: WantedAddress | None,
-    wants_public: bool,
     init: str | None,
     keys: Sequence[ApiKey],
     overwrite: bool,
@@ -132,7 +131,7 @@ def install(
                 left = UnitFacts(name=wanted.name, folder=layout.folder)
                 undo(host, chosen, left, layout, progress)
                 there = installed_services(host, board.workdir)
-            listening = choose_listening(host, listen, ports_of(there), wants_public=wants_public)
+            listening = choose_listening(host, listen, ports_of(there))
             bare = UnitFacts(
                 name=wanted.name,
                 folder=layout.folder,

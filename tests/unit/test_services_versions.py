@@ -108,12 +108,12 @@ class Addressed(LocalHost):
 def test_all_addresses_are_listened_on_only_where_they_are_known_and_private(where: str) -> None:
     host, wanted = Addressed("kitchen"), WantedAddress(where=where, port=None)
     with pytest.raises(BoardError, match="cannot tell whether"):
-        choose_listening(host, wanted, {}, wants_public=False)
+        choose_listening(host, wanted, {})
     host.said = IP + "3: eth1    inet 8.8.8.8/24 scope global eth1\n"
     with pytest.raises(UsageError, match=r"8\.8\.8\.8 can be reached from the internet"):
-        choose_listening(host, wanted, {}, wants_public=False)
+        choose_listening(host, wanted, {})
     host.said = IP
-    assert choose_listening(host, wanted, {}, wants_public=False).addresses == (where,)
+    assert choose_listening(host, wanted, {}).addresses == (where,)
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,6 @@ class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, Output
             heading="Service",
         ),
     ] = ""
-    public: Annotated[
-        bool,
-        Option("listen on an address of the internet; refused without TLS", heading="Service"),
-    ] = False
     key_file: Annotated[
         Path | None,
         Option(
@@ -192,7 +188,6 @@ def install(options: InstallOptions) -> Result:
             ),
             own,
             listen=listen,
-            wants_public=options.public,
             init=options.init,
             keys=keys,
             overwrite=options.overwrite,

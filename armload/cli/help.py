@@ -101,7 +101,7 @@ def group_page(group: str) -> str:
         [
             f"Usage: armload {group}.VERB [--options]\n",
             _columns([(name, verbs[name]["about"]) for name in verbs_in(group)]),
-            f"armload help {group}.VERB: the options of a verb, and an example",
+            f"To see the options of a verb, and an example: armload {group}.VERB --help",
             "",
         ]
     )

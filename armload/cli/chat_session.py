@@ -101,7 +101,7 @@ class ChatSession:
         if figures := figures_line(reply):
             terminal.say(f"[{figures}]")
         if reply.outcome == "cancelled":
-            terminal.say("Ended. /regenerate has it answered anew.")
+            terminal.say("Stopped. To answer again: /regenerate")
         if reply.outcome == "ok" and reply.finish_reason == "length" and not reply.is_full:
             terminal.say("The answer ends at its limit (--n-predict).")
         if error is not None:
@@ -140,7 +140,7 @@ class ChatSession:
         terminal.say(f"Saved: {path}")
 
     def ask_again(self, _: str) -> None:
-        """Have the last question answered anew."""
+        """Answer the last question again."""
         if self.chat.asked is None:
             raise UsageError("There is no question yet.", "Ask something first.")
         self._answer(lambda output: self.chat.ask_again(output.hear))
@@ -191,7 +191,7 @@ _COMMANDS: Mapping[str, _Command] = {
         run=ChatSession.set_system,
     ),
     "/regenerate": _Command(
-        about="have the last question answered anew, not greedily", run=ChatSession.ask_again
+        about="answer the last question again, sampled instead of greedy", run=ChatSession.ask_again
     ),
     "/image": _Command(
         value="FILE", about="send an image with the next question", run=ChatSession.attach_image

@@ -46,7 +46,7 @@ def figures_line(reply: Reply) -> str:
     if reply.generated_tokens is not None:
         parts.append(counted(reply.generated_tokens, "token"))
     if reply.ttft_s is not None:
-        parts.append(f"first after {fmt.seconds(reply.ttft_s)}")
+        parts.append(f"first token after {fmt.seconds(reply.ttft_s)}")
     used, size = reply.used_tokens, reply.context_tokens
     if used is not None and size is not None:
         parts.append(f"context {used:,} of {size:,} ({used / size:.0%})")

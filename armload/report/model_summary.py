@@ -155,7 +155,7 @@ def _types(summary: ModelSummary | Projector) -> Table:
 
 
 def _cache(summary: ModelSummary) -> Table:
-    table = _table("KV cache", "a token", f"{summary.context_length:,} tokens")
+    table = _table("KV cache", "per token", f"{summary.context_length:,} tokens")
     for each in summary.cache:
         table.add(
             Text(each.type, style="bold"),
@@ -166,7 +166,7 @@ def _cache(summary: ModelSummary) -> Table:
 
 
 def _sections(summary: ModelSummary) -> Table:
-    table = _table("part", "tensors", "a layer", "size", "share")
+    table = _table("part", "tensors", "per layer", "size", "share")
     for each in summary.sections:
         table.add(
             Text(_part(each), style="bold"),

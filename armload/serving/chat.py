@@ -136,7 +136,7 @@ class Chat:
         return self._ask(question, heard, {})
 
     def ask_again(self, heard: Heard) -> Answered:
-        """Have the last question answered anew.
+        """Answer the last question again.
 
         Raises:
             LookupError: there is none.

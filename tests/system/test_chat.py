@@ -96,7 +96,7 @@ def test_ctrl_c_ends_the_answer_and_the_death_of_the_server_is_told(ann: Person)
         wait_until(lambda: bool(termios.tcgetattr(asked._controller)[3] & termios.ICANON))
         asked.answers(b"\x03")
         prompted(asked)
-        assert "Ended. /regenerate has it answered anew." in asked.said
+        assert "Stopped. To answer again: /regenerate" in asked.said
         process.resume()
         asked.answers(b"/regenerate\r")
         prompted(asked)

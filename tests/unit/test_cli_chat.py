@@ -69,7 +69,7 @@ def test_at_a_terminal_ctrl_c_ends_the_answer_and_ctrl_d_the_conversation(tmp_pa
         asked.waits_for("once upon")
         asked.answers(CTRL_C)
         prompted(asked)
-        assert "Ended. /regenerate has it answered anew." in asked.said
+        assert "Stopped. To answer again: /regenerate" in asked.said
         service.behaviour.tokens, service.behaviour.gap_s = 2, 0.0
         asked.answers(b"And?\r")
         prompted(asked)
@@ -113,7 +113,7 @@ def test_ctrl_c_between_enter_and_the_answer_ends_it(capsys: pytest.CaptureFixtu
         with create_app_session(input=keys, output=DummyOutput()), interrupts.heeded():
             ChatSession(talk, interrupts).run()
         assert not [path for path, _ in service.bodies if path.endswith("completions")]
-    assert "Ended. /regenerate has it answered anew." in capsys.readouterr().err
+    assert "Stopped. To answer again: /regenerate" in capsys.readouterr().err
 
 
 def test_a_service_that_goes_away_leaves_the_conversation_to_be_saved(tmp_path: Path) -> None:

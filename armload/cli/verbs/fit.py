@@ -112,7 +112,7 @@ def fit(options: FitOptions) -> Result:
     No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
     model. For models on the hub, only the header is downloaded. Without --model, current models are
     listed by speed, and nothing is timed. If the board does not answer, the facts in its file are
-    used. Of models that see or hear, an image or a sound before the prompt is predicted, too.
+    used. For models that see or hear, the forecast includes an image or a sound before the prompt.
     Several boards are compared with each other, as is hardware from the catalogue
     (--hardware), which needs no board. With a number before its name, one board with llama.cpp is
     compared with several that compute each layer together (--engine dllama of bench).

@@ -148,13 +148,13 @@ similar = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs"])
     ("behaviour", "why"),
     [
         ({"variables": (FOOTPRINT_VARIABLE,)}, "cannot list what a model computes"),
-        pytest.param({"lists": DIES}, "did not list what the model computes", marks=similar),
+        pytest.param({"lists": DIES}, "did not list what ", marks=similar),
         pytest.param(
             {"lists": "echo 'ARMLOAD_OPERATIONS {}'"},
-            "did not list what the model computes",
+            "did not list what ",
             marks=similar,
         ),
-        ({"lists": "exit 1"}, "did not list what the model computes"),
+        ({"lists": "exit 1"}, "did not list what "),
         pytest.param(
             {"times": DIES}, "only 0% of the model's computation was timed", marks=similar
         ),

@@ -161,7 +161,6 @@ def test_a_text_model_is_refused_before_anything_is_reached(tmp_path: Path) -> N
     [
         ({"task": "piqa", "mmproj": "p.gguf"}, "shows no images"),
         ({"task": "logits", "image_max_tokens": "64"}, "shows no images"),
-        ({"task": "drawings", "scheduler": "tls://lab:8786"}, "are not sent to gateways"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(words: dict[str, str], said: str) -> None:

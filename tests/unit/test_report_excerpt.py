@@ -101,7 +101,7 @@ def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
     }  # are checked when a run is read
     formed |= {"MediaNeed.products"}  # types of tensors, by which figures are told apart
     formed |= {"Reader.lines", "Reader.optional_lines", "Reader.token"}
-    formed |= {"AnswerPlace.after", "AnswerPlace.before", "AnswerPlace.skips"}
+    formed |= {f"AnswerPlace.{part}" for part in ("after", "before", "skips", "ends")}
     groups = (on_a_group(run), on_boards_that_share_layers(run))
     found = {field for each in (run, *groups) for field in fields_at(each, free_texts(each))}
     assert text_fields() - formed <= found

@@ -131,9 +131,13 @@ def test_a_model_can_be_predicted_as_it_would_be_quantised() -> None:
     assert speeds(found) == pytest.approx(speeds(compared(f"2x-{PI}")))
 
 
-def test_options_of_llama_cpp_alone_are_refused() -> None:
-    with pytest.raises(UsageError, match="has no --kv-type"):
-        compared(f"2x-{PI}", plan=Plan(prompt_tokens=128, kv_type="q8_0"))
+@pytest.mark.parametrize(
+    ("plan", "option"),
+    [(Plan(prompt_tokens=128, kv_type="q8_0"), "--kv-type"), (Plan(device="gpu"), "--device gpu")],
+)
+def test_options_of_llama_cpp_alone_are_refused(plan: Plan, option: str) -> None:
+    with pytest.raises(UsageError, match=f"has no {option}"):
+        compared(f"2x-{PI}", plan=plan)
 
 
 def test_numbers_need_a_model_and_one_kind_of_hardware() -> None:

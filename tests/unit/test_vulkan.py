@@ -158,7 +158,6 @@ def test_another_device_is_refused(device: str) -> None:
     [
         {"speculate": "ngram"},
         {"image": "x.png"},
-        {"engine": "dllama"},
         {"weights": "streamed"},
         {"resident_bytes": 1},
     ],

@@ -175,6 +175,7 @@ def test_its_files_stay_when_the_board_is_cleaned(ann: Person, tutor: dict[str, 
     assert answers(ann)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_an_update_is_tried_compared_and_undone(ann: Person, tutor: dict[str, Any]) -> None:
     words = ("--slots", "2", "--slower", "90%", "--json")
     updated = json.loads(ann.types("service.update", *ON, *words).stdout)
@@ -261,16 +262,8 @@ def begins_at_boot(person: Person) -> bool:
     return False
 
 
-CUTS = pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(n, marks=[] if n < 1 else pytest.mark.exhaustive(covers=COVERED))
-        for n in range(10)
-    ],
-)
-
-
-@CUTS
+@pytest.mark.exhaustive(covers=COVERED)
+@pytest.mark.parametrize("number", range(10))
 def test_a_power_cut_in_an_update_leaves_one_version_or_the_other(
     ann: Person, tutor: dict[str, Any], number: int
 ) -> None:

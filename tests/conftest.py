@@ -33,6 +33,11 @@ SHARING = (
         "test_sanitized_streaming.py",
     ),  # two builds
     ("test_release.py", "test_release_prebuilt.py"),  # a wheel
+    (
+        "test_services_clients.py",
+        "test_services_several.py",
+        "test_services_two_logins.py",
+    ),  # this machine's first free port
 )
 """Files whose tests run in one process, and so with one of what they share."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -112,6 +112,11 @@ def fetch_data(reference: str, progress: Progress) -> Path:
     return path
 
 
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Tell whether a path looks like one of the patterns, whose ``*`` stands for no slash."""
+    return any(path.count("/") == each.count("/") and fnmatchcase(path, each) for each in patterns)
+
+
 def fetch_checkpoint(
     reference: str, patterns: Sequence[str], check: Callable[[Path], None], progress: Progress
 ) -> Path:
@@ -126,11 +131,8 @@ def fetch_checkpoint(
     named = repository_named(reference, "checkpoint")
 
     def choose(named: HubRepository, files: Sequence[HubFile]) -> list[HubFile]:
-        wanted = [
-            each
-            for each in files
-            if "/" not in each.path and any(fnmatchcase(each.path, one) for one in patterns)
-        ]
+        wanted = [each for each in files if matches(each.path, patterns)]
+        wanted.sort(key=lambda each: "/" in each.path)  # the first one's folder is the checkpoint's
         if all(fnmatchcase(each.path, WEIGHTS) for each in wanted):
             raise UsageError(
                 f"{named.label}: this repository holds no checkpoint.",

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.build
 WITHIN = 1e-3
 
 MAKE = """
-import sys
+import json, os, sys
 from transformers import BertConfig, BertModel, BertTokenizerFast
 import torch
 folder, *words = sys.argv[1:]
@@ -33,6 +33,10 @@ config = BertConfig(vocab_size=len(vocabulary), hidden_size=64, num_hidden_layer
     num_attention_heads=4, intermediate_size=128, max_position_embeddings=128,
     initializer_range=0.2)
 BertModel(config).save_pretrained(folder)
+pooling = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
+json.dump([pooling], open(folder + "/modules.json", "w"))
+os.mkdir(folder + "/1_Pooling")
+json.dump({"pooling_mode_mean_tokens": True}, open(folder + "/1_Pooling/config.json", "w"))
 """
 
 COSINES = """
@@ -101,7 +105,7 @@ def test_an_encoder_finds_pairs_as_alike_as_in_transformers(ann: Person) -> None
     subprocess.run([python, "-c", MAKE, folder, *words, ".", "'", "-"], check=True)
     done = ann.types("model.convert", "encoder", "--type", "F32", "--yes", "--json")
     assert json.loads(done.stdout)["check"]["texts"] > 16
-    found = similarity(ann, "encoder-F32.gguf", "--pooling", "mean")
+    found = similarity(ann, "encoder-F32.gguf")
     given = json.dumps([[pair.a, pair.b] for pair in pairs])
     expected = json.loads(
         subprocess.run(

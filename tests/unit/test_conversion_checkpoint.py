@@ -181,12 +181,18 @@ def test_the_inner_model_s_architecture_counts(checkpoint: Path) -> None:
 def test_python_beside_the_weights_is_out_of_the_converter_s_reach(checkpoint: Path) -> None:
     (checkpoint / "tokenization_sums.py").write_text("raise SystemExit")
     (checkpoint / "pytorch_model.bin").write_bytes(b"")
+    for folder in ("1_Pooling", "other"):
+        (checkpoint / folder).mkdir()
+        (checkpoint / folder / "config.json").write_text("{}")
+        (checkpoint / folder / "modeling.py").write_text("raise SystemExit")
     with staged(read_checkpoint(checkpoint)) as stage:
         shown = {path.name for path in stage.iterdir()}
+        assert [path.name for path in (stage / "1_Pooling").iterdir()] == ["config.json"]
         assert (stage / "config.json").read_bytes() == (checkpoint / "config.json").read_bytes()
     assert shown == {path.name for path in checkpoint.iterdir()} - {
         "tokenization_sums.py",
         "pytorch_model.bin",
+        "other",
     }
     assert not stage.exists()
 

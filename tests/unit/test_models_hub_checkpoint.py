@@ -55,10 +55,16 @@ def fetched(reference: str, known: str = "llama") -> Checkpoint:
 def test_data_files_arrive_once_and_code_and_pickles_do_not(
     hub: HubStandIn, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files = hub.repositories["armload/sums"]
+    files |= {"1_Pooling/config.json": b"{}", "onnx/config.json": b"{}"}
     found = fetched(f"{prefix}armload/sums")
     assert (found.architecture, found.parameters) == ("LlamaForCausalLM", 2_520_576)
-    here = {path.name for path in found.folder.iterdir()}
-    assert here == set(hub.repositories["armload/sums"]) - {"modeling_sums.py", "pytorch_model.bin"}
+    here = {
+        path.relative_to(found.folder).as_posix()
+        for path in found.folder.rglob("*")
+        if path.is_file()
+    }
+    assert here == set(files) - {"modeling_sums.py", "pytorch_model.bin", "onnx/config.json"}
     hub.starts.clear()
     assert fetched(f"{prefix}armload/sums") == found
     assert hub.starts == []

@@ -8,7 +8,7 @@ from armload.bench.options import MODEL
 from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, Yields
-from armload.engines.plan import Computation, Embedded, PromptTokens
+from armload.engines.plan import Computation, Embedded, MediaPath, PromptTokens
 from armload.models.image_tokens import USUAL_SIZE
 from armload.runs.request import EngineSource, Waiting
 
@@ -54,7 +54,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
         ),
     ] = ()
     mmproj: Annotated[
-        str,
+        MediaPath | None,
         Option(
             "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj "
             "file beside the model, or in its repository; none: text alone",
@@ -63,7 +63,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
             takes="model",
             harmless="in a plan",
         ),
-    ] = ""
+    ] = None
     image_size: Annotated[
         str,
         Option("size of the image before the prompt", "WxH", str(USUAL_SIZE), harmless="anywhere"),
@@ -89,7 +89,7 @@ def _media(options: FitOptions) -> Media:
     from armload.models.find_projector import AUTO, NONE
     from armload.models.image_tokens import read_size
 
-    named = options.mmproj.casefold()
+    named = (options.mmproj or "").casefold()
     if options.image_size and named == NONE:
         raise UsageError(
             f"--image-size {options.image_size}: it has no effect with --mmproj {options.mmproj}.",
@@ -101,7 +101,8 @@ def _media(options: FitOptions) -> Media:
             "Name that model with --model, alone.",
         )
     return Media(
-        projector=options.mmproj, size=read_size(options.image_size) if options.image_size else None
+        projector=options.mmproj or "",
+        size=read_size(options.image_size) if options.image_size else None,
     )
 
 

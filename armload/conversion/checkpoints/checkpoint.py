@@ -20,8 +20,10 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 NEEDED_PATTERNS = (
     *("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken", "README.md"),
+    "*_Pooling/config.json",
 )
-"""Files of a checkpoint that take part in a conversion: no Python, and no pickled weights."""
+"""Files of a checkpoint that take part in a conversion: no Python, and no pickled weights. How an
+encoder of sentence-transformers pools its tokens is in a folder that ``modules.json`` names."""
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
 _PART = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)

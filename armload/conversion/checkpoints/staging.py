@@ -6,11 +6,11 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from armload.conversion.checkpoints.checkpoint import NEEDED_PATTERNS, Checkpoint, read_object
+from armload.models.hub import matches
 
 _TOKENIZER, _CONFIG = "tokenizer_config.json", "config.json"
 _CLASSES = {"TokenizersBackend": "PreTrainedTokenizerFast"}
@@ -36,9 +36,11 @@ def staged(checkpoint: Checkpoint, *, for_converters: bool = True) -> Iterator[P
     with tempfile.TemporaryDirectory(prefix="armload-") as name:
         folder = Path(name) / checkpoint.name
         folder.mkdir()
-        for path in sorted(checkpoint.folder.iterdir()):
-            if path.is_file() and any(fnmatchcase(path.name, each) for each in NEEDED_PATTERNS):
-                (folder / path.name).symlink_to(path.resolve())
+        for path in sorted([*checkpoint.folder.iterdir(), *checkpoint.folder.glob("*/*.json")]):
+            place = path.relative_to(checkpoint.folder)
+            if path.is_file() and matches(place.as_posix(), NEEDED_PATTERNS):
+                (folder / place).parent.mkdir(exist_ok=True)
+                (folder / place).symlink_to(path.resolve())
         translations = ((_TOKENIZER, _in_older_words), (_CONFIG, _whole_config))
         for file, translate in translations if for_converters else ():
             shown = folder / file

@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import unicodedata
 from bisect import bisect_left
 from importlib import import_module
 from pathlib import Path
@@ -183,13 +184,34 @@ def compared_tokens(tokenizer: Any, scorer: Scorer) -> dict[str, Any]:
         for n, text in enumerate(texts)
     ]
     others = [each for each in compared if each["checkpoint"] != each["file"]]
+    marked = [each for each in others if is_word_piece(tokenizer) and is_marked(each["text"])]
+    others = [each for each in others if each not in marked]
     rules = SpaceRules(tokenizer, scorer.taken)
     different = [each for each in others if not rules.explain(each["text"], each["file"])]
     taken = [text for text in scorer.taken if any(text in each["text"] for each in others)]
     spaced = sum(not any(text in each["text"] for text in taken) for each in others)
     if different:
         return {"texts": len(texts), "different": different}
-    return {"texts": len(texts), "spaced": spaced, "taken": taken}
+    same = len(texts) - len(marked)
+    return {"texts": same, "spaced": spaced, "taken": taken, "marked": len(marked)}
+
+
+def is_word_piece(tokenizer: Any) -> bool:
+    """Tell whether a tokenizer is a BERT's, which decomposes a text and strips its marks."""
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    return type(model).__name__ == "WordPiece"
+
+
+def is_marked(text: str) -> bool:
+    """Tell whether a text has what llama.cpp decomposes or strips otherwise than BERT's tokenizers.
+
+    These are Hangul syllables, and combining marks beside those of Latin, Greek and Cyrillic.
+    """
+    return any(
+        "\uac00" <= each <= "\ud7a3"
+        or (unicodedata.category(each)[0] == "M" and not "\u0300" <= each <= "\u036f")
+        for each in (*text, *unicodedata.normalize("NFD", text))
+    )
 
 
 def texts_of_words(tokenizer: Any) -> list[str]:

@@ -123,6 +123,8 @@ class Findings(Value):
         texts: that were compared.
         different: those of them with other tokens.
         spaced: those of them that differ in nothing but spaces.
+        marked: texts with other tokens because llama.cpp decomposes Hangul, and strips combining
+            marks, otherwise than BERT's tokenizers.
         taken: words that llama.cpp takes for special tokens, and the checkpoint for text.
         template: why a message is another prompt for llama.cpp; empty if it is not.
         unread: what transformers cannot read of the checkpoint, and why.
@@ -141,6 +143,7 @@ class Findings(Value):
     texts: Count = 0
     different: tuple[DifferentText, ...] = ()
     spaced: Count = 0
+    marked: Count = 0
     taken: tuple[str, ...] = ()
     template: str = ""
     unread: tuple[str, ...] = ()
@@ -231,6 +234,11 @@ def _doubts(found: Findings, header: Header) -> Iterator[str]:
         yield (
             f"spaces in {counted(found.spaced, 'text')}: before a text and beside special tokens, "
             "llama.cpp has a rule of its own"
+        )
+    if found.marked:
+        yield (
+            f"{counted(found.marked, 'text')} in Korean, or with combining marks as in Hindi: their "
+            "tokens differ, as llama.cpp normalises such texts otherwise than this tokenizer"
         )
     if found.taken:
         yield (

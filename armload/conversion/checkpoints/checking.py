@@ -237,8 +237,8 @@ def _doubts(found: Findings, header: Header) -> Iterator[str]:
         )
     if found.marked:
         yield (
-            f"{counted(found.marked, 'text')} in Korean, or with combining marks as in Hindi: their "
-            "tokens differ, as llama.cpp normalises such texts otherwise than this tokenizer"
+            f"{counted(found.marked, 'text')} in Korean, or with combining marks as in Hindi: "
+            "llama.cpp normalises such texts otherwise than this tokenizer, so their tokens differ"
         )
     if found.taken:
         yield (

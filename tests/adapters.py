@@ -39,7 +39,7 @@ def write_adapter(
     writer.add_string("adapter.type", adapter_type)
     writer.add_float32("adapter.lora.alpha", alpha)
     for tensor in GGUFReader(base).tensors:
-        if any(each in tensor.name for each in CHANGED):
+        if any(each in tensor.name for each in CHANGED) and tensor.name.endswith(".weight"):
             columns, rows = (int(each) for each in tensor.shape[:2])
             name = renamed + tensor.name
             a = random.normal(0, 0.2, (rank, columns + wide)).astype(np.float32)

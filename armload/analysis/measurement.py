@@ -146,4 +146,5 @@ def _garbage(run: Run) -> str:
 
 
 def _lacks_text(run: Run) -> bool:
-    return run.is_excerpt and not run.text
+    embeds = run.summary.texts is not None
+    return embeds or (run.is_excerpt and not run.text)

@@ -75,8 +75,11 @@ def test_a_single_run_is_repeated_shown_reported_and_compared(ann: Person) -> No
     run = embed(ann, "bert.gguf", *words)
     assert run["summary"]["texts"]["texts"] == 32
     other = embed(ann, "bert.gguf", "--embed", "4", "--prompt-tokens", "16", "--repeats", "1")
-    for typed in (("show", run["id"]), ("report", run["id"]), ("compare", run["id"], other["id"])):
-        ann.types(*typed)
+    for verb in ("show", "report"):
+        ann.types(verb, run["id"])
+    compared = ann.types("compare", run["id"], other["id"]).stdout
+    assert "prefill, per token" in compared
+    assert "The text" not in compared, "embeddings are no text"
 
 
 def test_a_reranker_scores(ann: Person) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from armload.build.inspection import Inspection
 from armload.core.errors import UsageError
-from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
@@ -29,7 +28,7 @@ from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
 from armload.evaluation.items import Message, render
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnsweringProgram, Part, Template
-from armload.evaluation.scorer_run import Deadline, Note
+from armload.evaluation.scorer_run import EvaluationRun, Note
 from armload.evaluation.task import Task
 
 if TYPE_CHECKING:
@@ -155,13 +154,12 @@ class LoadedProgram:
         )
 
 
-class TimedProgram(AskedProgram):
+class TimedProgram(EvaluationRun, AskedProgram):
     """A program as an evaluation asks it: with its accuracy so far, and an end in time.
 
     Args:
-        evaluation: its id.
+        evaluation, max_time_s: as for ``EvaluationRun``.
         note: is given the answers so far, of which only the texts are known.
-        max_time_s: as for ``Deadline``.
     """
 
     def __init__(
@@ -177,26 +175,11 @@ class TimedProgram(AskedProgram):
         max_time_s: float | None,
     ) -> None:
         super().__init__(request, payload, program, questions, plan)
-        self.evaluation = evaluation
-        self.max_time_s = max_time_s
-        self._note = note
-        self._deadline = Deadline(max_time_s)
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over what is asked, and for which evaluation."""
-        return fingerprint_of((super().fingerprint, self.evaluation))
-
-    @property
-    def total(self) -> int | None:
-        return super().total if self.max_time_s is None else None
+        self._is_for(evaluation, note, max_time_s)
 
     def note(self, now: ProgressUpdate) -> str:
         """Return the accuracy so far."""
         return self._note(tuple(parse_texts(now.new_lines, self._request.reader)))
-
-    def is_done(self, now: ProgressUpdate) -> bool:
-        return self._deadline.is_over(now)
 
 
 def question_text(task: Task, part: Part, question: Question) -> str:

@@ -27,6 +27,7 @@ from armload.core.workspace import runs_folder
 from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import JOB_FILE
 from armload.engines.answers import Answer, parse_answers, read_answers
+from armload.engines.engine import Engine
 from armload.engines.job import SweepPoint
 from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan, SeenImages
 from armload.evaluation.items import write_items
@@ -67,14 +68,45 @@ class Deadline:
         return now.lines > 0 and now_s - self._began_s >= self._max_time_s
 
 
-class TimedScoring(Scoring):
-    """The scorer as an evaluation runs it: with its accuracy so far, and an end in time.
+class EvaluationRun(Engine):
+    """What an engine does otherwise in a run of an evaluation: it comes before it among the bases.
 
     Attributes:
         evaluation: its id; a run that another one has left on the board is none of its own.
         max_time_s: from the first answer looked for; none for no limit.
+    """
+
+    evaluation: str
+    max_time_s: float | None
+
+    def _is_for(self, evaluation: str, note: Note, max_time_s: float | None) -> None:
+        """Take what ``__init__`` is given beside the engine's own."""
+        self.evaluation = evaluation
+        self.max_time_s = max_time_s
+        self._note = note
+        self._deadline = Deadline(max_time_s)
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over what is asked, and for which evaluation."""
+        own = super().fingerprint  # type: ignore[safe-super]  # the next base has one
+        return fingerprint_of((own, self.evaluation))
+
+    @property
+    def total(self) -> int | None:
+        """The items; none where time decides how many are answered."""
+        return super().total if self.max_time_s is None else None
+
+    def is_done(self, now: ProgressUpdate) -> bool:
+        """Say whether its time is up."""
+        return self._deadline.is_over(now)
+
+
+class TimedScoring(EvaluationRun, Scoring):
+    """The scorer as an evaluation runs it: with its accuracy so far, and an end in time.
 
     Args:
+        evaluation, max_time_s: as for ``EvaluationRun``.
         note: is given this run's answers; after a lost connection, some of them again.
         keeps_forecast, seen: as for ``Scoring``.
     """
@@ -93,21 +125,8 @@ class TimedScoring(Scoring):
         seen: SeenImages | None = None,
     ) -> None:
         super().__init__(plan, binary, model, items, seen)
-        self.evaluation = evaluation
-        self.max_time_s = max_time_s
+        self._is_for(evaluation, note, max_time_s)
         self.keeps_forecast = keeps_forecast
-        self._note = note
-        self._deadline = Deadline(max_time_s)
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over what is asked, and for which evaluation."""
-        return fingerprint_of((super().fingerprint, self.evaluation))
-
-    @property
-    def total(self) -> int | None:
-        """The items; none where time decides how many are answered."""
-        return super().total if self.max_time_s is None else None
 
     def note(self, now: ProgressUpdate) -> str:
         """Return the accuracy so far."""
@@ -116,10 +135,6 @@ class TimedScoring(Scoring):
     def noted(self, lines: Sequence[str]) -> str:
         """Return the accuracy after further lines of its output."""
         return self._note(parse_answers(lines))
-
-    def is_done(self, now: ProgressUpdate) -> bool:
-        """Say whether its time is up."""
-        return self._deadline.is_over(now)
 
 
 def ask_all(

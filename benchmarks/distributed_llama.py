@@ -4,7 +4,7 @@
         [--feed-forward WIDTH] [--type Q4_0]
     python benchmarks/distributed_llama.py speed [--size 308M|1B] [--rounds 3] [--delays 0.2]
         [--rate 118MB]
-    python benchmarks/distributed_llama.py groups [--size 308M|1B] [--boards virtual]
+    python benchmarks/distributed_llama.py groups [--size 56M|308M|1B] [--boards virtual]
         [--listen ADDRESS]
     python benchmarks/distributed_llama.py core [--target rk3568] [--cpu cortex-a76]
     python benchmarks/distributed_llama.py conversion
@@ -15,9 +15,9 @@ no result; ``--type`` quantises the matrices of 32-bit floats, the output matrix
 ``speed`` runs a model of random weights on 1 and 2 nodes of one thread, each on its own core,
 and behind ``slow_link.c``, in turn. ``groups`` runs the command ``bench`` on groups of two boards
 with a thread each, beside what ``fit`` has forecast: this machine twice, whose nodes reach each
-other by way of the command, and at ADDRESS without it; or two emulated boards. ``core`` counts the
-CPU time of a token on one core that qemu-aarch64 emulates. ``conversion`` compares the rate of
-converting with that of copying.
+other by way of the command, and at ADDRESS without it; or two emulated boards. Then it runs on
+one of them, by each engine. ``core`` counts the CPU time of a token on one core that qemu-aarch64
+emulates. ``conversion`` compares the rate of converting with that of copying.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ LARGER = SHAPE.model_copy(
 )
 """As Llama 3.2 1B."""
 
-SIZES = {"308M": SHAPE, "1B": LARGER}
-
 EMULATED = SHAPE.model_copy(update={"layers": 6, "width": 512, "feed_forward": 2048, "heads": 8})
+SIZES = {"56M": EMULATED, "308M": SHAPE, "1B": LARGER}
 
 
 class Setup(NamedTuple):
@@ -491,12 +490,16 @@ def groups(shape: Shape, tokens: int, boards: str, listen: str, folder: Path) ->
     run_armload(folder, "trust", str(folder), "--yes")
     words = ("--model", str(model), "-t", "1", "--context", str(CONTEXT), "--json")
     length = ("-n", str(tokens), "--repeats", "1", "--new")
+
+    def run_of(board: str, engine: str) -> Any:
+        bench = ("bench", "--board", board, "--engine", engine)
+        return json.loads(run_armload(folder, *bench, *words, *length))
+
     print("| group | round trip | ms per token: forecast | measured | synchronising | error |")
     print("|---|---|---|---|---|---|")
     for name in names:
         run_armload(folder, "fit", "--board", name, *words)
-        bench = ("bench", "--board", name, "--engine", "dllama")
-        run = json.loads(run_armload(folder, *bench, *words, *length))
+        run = run_of(name, "dllama")
         measured_s = run["summary"]["token_s"]["p50"]
         steps = [step for step in run["steps"] if step["generated_tokens"]]
         sync_ms = median(step["sync_ns"] for step in steps) / 1e6
@@ -508,6 +511,9 @@ def groups(shape: Shape, tokens: int, boards: str, listen: str, folder: Path) ->
             f"| {expected['value'] / measured_s - 1:+.0%} |",
             flush=True,
         )
+    for engine in ("dllama", "llama.cpp"):
+        alone_s = run_of("one", engine)["summary"]["token_s"]["p50"]
+        print(f"| one board, {engine} | | | {1000 * alone_s:.1f} | | |", flush=True)
     if boards == "virtual":
         for name in ("one", "two"):
             run_armload(folder, "board.down", "--board", name)
@@ -608,8 +614,7 @@ def main() -> None:
             ]
             speed(SIZES[given.size], given.tokens, given.rounds, ways, folder)
         elif given.verb == "groups":
-            shape = EMULATED if given.boards == "virtual" else SIZES[given.size]
-            groups(shape, given.tokens, given.boards, given.listen, folder)
+            groups(SIZES[given.size], given.tokens, given.boards, given.listen, folder)
         elif given.verb == "core":
             core(given.target, given.cpu, folder)
         else:

@@ -6,7 +6,8 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,13 @@ def used(port: int) -> object:
             return error
 
 
+def all_used(ports: Mapping[str, int], attacks: Sequence[str]) -> dict[str, object]:
+    """Return what came of each attack; most of the time is spent waiting."""
+    with ThreadPoolExecutor(8) as threads:
+        answers = threads.map(used, [ports[attack] for attack in attacks])
+        return dict(zip(attacks, answers, strict=True))
+
+
 def check(answer: object, marker: Path, attack: str) -> None:
     assert not marker.exists(), f"{attack}: {marker.read_text()}"
     if isinstance(answer, ArmloadError):
@@ -90,7 +98,7 @@ def test_no_pickle_of_a_scheduler_is_read(ports: Mapping[str, int], marker: Path
     once = {f"{place}: {FORMS[n % len(FORMS)]}" for n, place in enumerate(PLACES)}
     each = {f"{place}: {form}" for place in ("gather data", "event content") for form in FORMS}
     attacks = [*sorted(once | each), "honest"]
-    answers = {attack: used(ports[attack]) for attack in attacks}
+    answers = all_used(ports, attacks)
     for attack, answer in answers.items():
         check(answer, marker, attack)
     assert answers["honest"] == "fine"
@@ -102,9 +110,8 @@ def test_no_pickle_of_a_scheduler_is_read(ports: Mapping[str, int], marker: Path
 def test_no_pickle_in_any_form_and_place_is_read(
     place: str, ports: Mapping[str, int], marker: Path
 ) -> None:
-    for form in FORMS:
-        attack = f"{place}: {form}"
-        check(used(ports[attack]), marker, attack)
+    for attack, answer in all_used(ports, [f"{place}: {form}" for form in FORMS]).items():
+        check(answer, marker, attack)
 
 
 @pytest.mark.usefixtures("_brief")
@@ -114,8 +121,7 @@ def test_what_is_no_message_or_too_large_ends_the_connection(
     before_mb = peak_mb()
     attacks = [name for name in ports if name.startswith(("at first", "as an answer"))]
     assert len(attacks) > 40
-    for attack in attacks:
-        answer = used(ports[attack])
+    for attack, answer in all_used(ports, attacks).items():
         assert isinstance(answer, ArmloadError), attack
         check(answer, marker, attack)
     assert peak_mb() - before_mb < MOST_GROWTH_MB

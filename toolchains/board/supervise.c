@@ -67,6 +67,7 @@ enum {
     EXTEND_MS = 10000,
     LONGEST_PAUSE_S = 60,
     LOOK_SHARE = 400, /* counting memory may take one part in so many of the time */
+    LOADING_SHARE = 8, /* of the time that it loads already, until it is asked again */
     END_BYTES = 32,
 };
 
@@ -298,6 +299,15 @@ static void look_at_memory(int64_t now)
         end("memory limit", SIGKILL, now); /* the memory is needed now */
 }
 
+/* A server that is soon ready is soon noticed; one that loads for long is left to it. */
+static int64_t pause_between_questions_ms(int64_t now)
+{
+    int64_t share_ms = service.phase == LOADING ? (now - service.started_ms) / LOADING_SHARE : TICK_MS;
+    if (share_ms < RETRY_MS)
+        return RETRY_MS;
+    return share_ms < TICK_MS ? share_ms : TICK_MS;
+}
+
 static void look_at_health(int64_t now)
 {
     const struct settings *settings = &service.version.settings;
@@ -308,7 +318,7 @@ static void look_at_health(int64_t now)
         answer = ask(settings, now);
     if (answer == PENDING)
         return;
-    service.ask_ms = now + TICK_MS;
+    service.ask_ms = now + pause_between_questions_ms(now);
     if (answer == SILENT) {
         if (service.unanswered_ms == NEVER)
             service.unanswered_ms = now;

@@ -14,7 +14,6 @@ from armload.core.options import declared_options
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import WITHOUT_EFFECT, Plan
-from armload.engines.watched.read import reader_of
 
 
 def measurement_of(run: Run) -> Measurement:
@@ -95,7 +94,7 @@ def _watched(run: Run) -> tuple[Work, Method]:
 
 def _written_tokens(run: Run) -> int | None:
     tokens = run.summary.decode_tokens
-    if tokens is None or run.watched is None or reader_of(run.watched).first_token_counts:
+    if tokens is None or run.watched is None or run.watched.reader.first_token_counts:
         return tokens
     return tokens + 1
 
@@ -139,7 +138,7 @@ def _positive(figure: float | None) -> float | None:
 def _garbage(run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    if _lacks_text(run) or (run.watched is not None and not reader_of(run.watched).has_text):
+    if _lacks_text(run) or (run.watched is not None and not run.watched.reader.has_text):
         return ""
     of_words = run.plan is not None and run.plan.prompt_tokens is not None
     return " ".join(each.sentence for each in doubts_about_text(run.text, of_words=of_words))

@@ -199,8 +199,7 @@ class Watched(Value):
 
     Attributes:
         words: the program and its arguments, as a person gave them.
-        reads: the name of the reader of its output.
-        reader: what that says; none in a run that knew only some.
+        reader: of its output.
         is_guessed: nobody asked for the reader: it was chosen by the program's name.
         stdin: what its standard input was, by its file's name; empty for nothing.
         files: what was put on the board for it.
@@ -209,8 +208,7 @@ class Watched(Value):
     """
 
     words: tuple[str, ...]
-    reads: str
-    reader: Reader | None = None
+    reader: Reader
     is_guessed: bool = False
     stdin: str = ""
     files: tuple[PutFile, ...] = ()

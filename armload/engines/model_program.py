@@ -77,10 +77,9 @@ class ModelProgram(Engine, Generic[AnyDocument]):
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        # Runs from before there was a choice have the same one.
-        left_out = {"device"} if getattr(self.plan, "device", None) is None else None
-        plan = self.plan.model_dump_json(exclude=left_out)
-        return fingerprint_of((plan, self.binary.sha256, self.model.identity))
+        return fingerprint_of(
+            (self.plan.model_dump_json(), self.binary.sha256, self.model.identity)
+        )
 
     @property
     def subject(self) -> RunSpec:

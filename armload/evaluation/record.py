@@ -255,18 +255,8 @@ def new_evaluation(
     Args:
         decisive: further texts that decide the answers: rendered prompts, options.
     """
-    # Those without images, and of the scorer, have the same one as before there were others.
-    asked = [
-        each.model_dump_json(exclude=None if each.images else {"images"}) for each in questions
-    ]
-    seeing = {"projector", "projector_sha256", "image_max_tokens"}
-    given = [
-        each.model_dump_json(
-            exclude=(set() if each.projector else seeing) | (set() if each.program else {"program"})
-        )
-        for each in parts
-    ]
-    words = (task, kind, *asked, *given, *decisive)
+    given = (each.model_dump_json() for each in (*questions, *parts))
+    words = (task, kind, *given, *decisive)
     return Evaluation(
         **begins_now("eval", task),
         fingerprint=fingerprint_of(words),

@@ -376,7 +376,7 @@ def test_a_reader_of_one_s_own_reads_a_program_that_asks(person: Person) -> None
     run = json.loads(person.types("watch", "--board", "here", "--json", *words, status=9).stdout)
     assert run["exit"]["status"] == 5, "it asked on, and found the end"
     assert run["reported"] == [{"name": "asked", "value": 1.0, "unit": "questions"}]
-    assert (run["watched"]["reads"], run["watched"]["is_guessed"]) == ("mine", True)
+    assert (run["watched"]["reader"]["name"], run["watched"]["is_guessed"]) == ("mine", True)
     assert "asked 1 questions" in person.types("show", run["id"]).stdout
     other = ("--put", "engine", "--reader", "readers/mine.yaml", "--", "engine", "much", "10")
     done = person.types("watch", "--board", "here", *other)

@@ -89,7 +89,6 @@ def talkative_run() -> Run:
         update={
             "watched": Watched(
                 words=("./bench", "-m", "model"),
-                reads="mine",
                 reader=Reader(
                     name="mine",
                     description="a program",

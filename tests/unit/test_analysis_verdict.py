@@ -22,6 +22,7 @@ from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace
+from armload.engines.watched.reader import load_reader
 from armload.runs.reference import keep_reference, read_departure
 from tests.unit.findings import USE_MORE
 from tests.unit.runs import quick_run
@@ -33,7 +34,7 @@ from tests.unit.samples import (
     trace,
 )
 
-PROGRAM = Watched(words=("llm_demo",), reads="mnn", time_limit_s=60)
+PROGRAM = Watched(words=("llm_demo",), reader=load_reader("mnn"), time_limit_s=60)
 ILLEGAL = Exit(kind="illegal instruction", status=132, meaning="ended by SIGILL")
 ENDED_WELL = Exit(kind="done", status=0, meaning="ended well")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from armload.analysis.run import Run
 from armload.engines.job import BinaryRecord, Job, ModelRecord, PutFile, Watched
 from armload.engines.output import Memory
+from armload.engines.watched.reader import load_reader
 from armload.runs.assemble import assemble
 from tests.unit.runs import BEFORE, BOARD
 
@@ -124,7 +125,7 @@ def watched_job(reads: str = "mnn", *, model: ModelRecord | None = None) -> Job:
         plan=None,
         watched=Watched(
             words=("llm_demo", "qwen/config.json", "prompt.txt"),
-            reads=reads,
+            reader=load_reader(reads),
             files=(PutFile(name="qwen/config.json", sha256="c" * 64, size_bytes=8),),
             time_limit_s=60.0,
         ),

@@ -22,7 +22,7 @@ from armload.engines.output import Memory, Output
 from armload.engines.watched.command import Script
 from armload.engines.watched.engine import WatchedProgram, WatchRequest
 from armload.engines.watched.output import EngineOutput, read_output
-from armload.engines.watched.read import answer_text, read_watching, reader_of
+from armload.engines.watched.read import answer_text, read_watching
 from armload.engines.watched.reader import Reader
 
 PROMPT, PROMPT_FILE, BUDGET = "{prompt}", "{prompt_file}", "{budget}"
@@ -164,7 +164,7 @@ class AskedProgram(WatchedProgram):
             missing=f"{missing} of {counted(plan.questions, 'question')} have no answer."
             if missing > 0
             else "",
-            notes=tuple(filter(None, [reader_of(job.watched).note])),
+            notes=tuple(filter(None, [job.watched.reader.note])),
         )
 
 
@@ -197,7 +197,7 @@ def read_printed(job: Job, folder: Path) -> tuple[PrintedAnswer | FailedAnswer, 
     """
     if job.watched is None:
         return ()
-    reader, plan, begin = reader_of(job.watched), _plan_of(job), 0
+    reader, plan, begin = job.watched.reader, _plan_of(job), 0
     path, found = folder / STDOUT_FILE, list[PrintedAnswer | FailedAnswer]()
     for number, line in enumerate(whole_lines(content(path)).splitlines(), start=1):
         try:

@@ -131,7 +131,6 @@ class WatchedProgram(Engine):
         return RunSpec(
             watched=Watched(
                 words=request.words,
-                reads=request.reader.name,
                 reader=request.reader,
                 is_guessed=request.is_guessed,
                 stdin=self._stdin.name if self._stdin else "",

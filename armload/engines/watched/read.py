@@ -15,7 +15,7 @@ from armload.engines.job import Watched
 from armload.engines.output import EngineTimes, Memory, Output, Reported
 from armload.engines.trace import Sensed, Step, Trace, read_lines
 from armload.engines.watched.output import EngineOutput, read_output
-from armload.engines.watched.reader import Reader, only_named
+from armload.engines.watched.reader import Reader
 
 
 class Write(Sensed):
@@ -122,7 +122,7 @@ def read_watched(watched: Watched, folder: Path) -> Output:
     noted = read_watching(folder / TRACE_FILE)
     stdout, left_out_bytes = _end_of(folder / STDOUT_FILE)
     stderr, _ = _end_of(folder / STDERR_FILE)
-    output = read_output(reader_of(watched), stdout, stderr)
+    output = read_output(watched.reader, stdout, stderr)
     notes = [*output.notes]
     missing = output.missing
     if missing and watched.is_guessed:
@@ -152,7 +152,7 @@ def read_watched(watched: Watched, folder: Path) -> Output:
         *(write.end_ns for write in noted.writes[-1:]),
         *([noted.end.end_ns] if noted.end else []),
     ]
-    text, about_text = answer_text(reader_of(watched), output, stdout)
+    text, about_text = answer_text(watched.reader, output, stdout)
     return Output(
         header=noted.header,
         steps=steps,
@@ -182,11 +182,6 @@ def read_watched(watched: Watched, folder: Path) -> Output:
 
 _MOST_BYTES = 64 << 20
 _MOST_TEXT_BYTES = 1 << 20
-
-
-def reader_of(watched: Watched) -> Reader:
-    """Return the reader of a run, also of one from before runs kept it."""
-    return watched.reader or only_named(watched.reads)
 
 
 def _end_of(path: Path) -> tuple[bytes, int]:

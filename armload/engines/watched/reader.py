@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from armload.core.deciding import DESCRIBES, Words
-from armload.core.errors import UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
 from armload.core.workspace import data_names
@@ -245,11 +244,3 @@ def chosen_reader(asked: str, words: tuple[str, ...]) -> tuple[Reader, str]:
         names = " or ".join(f"--reader {each.name}" for each in found)
         note = f"Several programs are called {program_word(words)}: to read its figures, {names}."
     return load_reader(TEXT_READER), note
-
-
-def only_named(name: str) -> Reader:
-    """Return the reader of a run that keeps only its name; that of any text where it is gone."""
-    try:
-        return load_reader(name)
-    except UsageError:
-        return load_reader(TEXT_READER)

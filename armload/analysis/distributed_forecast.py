@@ -43,20 +43,21 @@ class Exchange(Value):
     received_bytes: float
 
     def time_s(self, links: Sequence[LinkRates] = ()) -> float:
-        """Return the time of it; a message takes half of a round trip.
+        """Return the time of it.
 
         Args:
             links: from the root, as measured; without them, an Ethernet of which both directions
-                transfer at once is assumed.
+                transfer at once is assumed. Where exchanges were not measured, a message takes half
+                of a round trip.
         """
         if not links:
             one_way_bytes = max(self.sent_bytes, self.received_bytes)
             return self.rounds * ROUND_TRIP_S / 2 + 8 * one_way_bytes / LINK_BITS_PER_S
-        round_trip_s = max(link.round_trip_s for link in links)
+        exchange_s = max(link.exchange_s or link.round_trip_s / 2 for link in links)
         to_bytes_per_s = min(link.to_bytes_per_s for link in links)
         from_bytes_per_s = min(link.from_bytes_per_s for link in links)
         bytes_s = max(self.sent_bytes / to_bytes_per_s, self.received_bytes / from_bytes_per_s)
-        return self.rounds * round_trip_s / 2 + bytes_s
+        return self.rounds * exchange_s + bytes_s
 
 
 def exchange(model: DistributedModel, nodes: int) -> Exchange:

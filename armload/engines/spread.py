@@ -38,11 +38,14 @@ class LinkRates(Value):
     Attributes:
         board: the other member.
         round_trip_s: of a small message and its answer, the median of many.
+        exchange_s: until each has the other's small message, while as many threads as a run has
+            compute on both and none sleeps; none where it was not measured.
         to_bytes_per_s, from_bytes_per_s: to it and from it.
     """
 
     board: str
     round_trip_s: Annotated[float, Field(gt=0)]
+    exchange_s: Annotated[float, Field(gt=0)] | None = None
     to_bytes_per_s: Annotated[float, Field(gt=0)]
     from_bytes_per_s: Annotated[float, Field(gt=0)]
 

@@ -77,13 +77,19 @@ def listening_address(host: Host, network: IPv4Network | None) -> str:
     return str(found)
 
 
-def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...]:
+def measured_links(
+    session: Session, threads: int | None, progress: Progress
+) -> tuple[LinkRates, ...]:
     """Return what the connections to a group's other members give.
 
     Each is measured once per boot of its two boards, in a few seconds. What cannot be measured is
     left out: it is no reason to give up a run.
+
+    Args:
+        threads: of the run on each member; none for one on each usual core.
     """
     found = []
+    busy = threads or session.found.conditions.usual_threads
     for member in session.other_members:
         name = member.connection.board.name
         boards = [
@@ -91,13 +97,15 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
             for each in (session, member)
         ]
         boots = [each.found.conditions.boot_id for each in (session, member)]
-        kept = cached_path("operations/link", [*boards, *boots, str(_network(session))])
+        conditions = member.found.conditions
+        both = (busy, conditions.threads_as_asked(threads) or conditions.usual_threads)
+        kept = cached_path("operations/link", [*boards, *boots, *both, str(_network(session))])
         link = read_cached(LinkRates, kept)
         if link is None:
             address = listening_address(member.connection.host, _network(session))
             try:
                 with progress.step(f"Measuring the connection to {name}"):
-                    link = _measured(session, member, address, progress)
+                    link = _measured(session, member, address, both, progress)
             except ConnectError:
                 raise
             except (ArmloadError, ValueError) as error:
@@ -158,15 +166,18 @@ def _network(session: Session) -> IPv4Network | None:
     return session.group.listen if session.group is not None else None
 
 
-def _measured(session: Session, member: Session, address: str, progress: Progress) -> LinkRates:
+def _measured(
+    session: Session, member: Session, address: str, threads: tuple[int, int], progress: Progress
+) -> LinkRates:
     host, board = member.connection.host, member.connection.board
-    values = {"workdir": board.workdir, "program": _program(member, progress), "address": address}
+    program = (*_program(member, progress), "serve", address, str(threads[1]))
+    values = {"workdir": board.workdir, "program": program}
     done = host.run(render("board/serve_link.sh.j2", values))
     if not done.text.isdecimal():
         raise BoardError(f"{board.name}: {done.text or reason(done.stderr)}")
     with reached(session.connection, member.connection, address, int(done.text)) as way:
         ip, port = way.endpoint.split(":")
-        words = (*_program(session, progress), "ask", ip, port)
+        words = (*_program(session, progress), "ask", ip, port, str(threads[0]))
         done = session.connection.host.run(join(words), timeout_s=_LIMIT_S)
     if done.status != 0:
         raise BoardError(f"{session.connection.board.name}: {reason(done.stderr)}")

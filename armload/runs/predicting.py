@@ -163,7 +163,8 @@ def _predict_on_group(
     progress: Progress,
 ) -> Prediction:
     with leased_boards(where, progress):
-        resources, links = measured_resources(where, progress), measured_links(where, progress)
+        resources = measured_resources(where, progress)
+        links = measured_links(where, plan.threads, progress)
         program = _node_program(where, model, len(resources), progress)
         members = reached_members(where, resources, progress, header, program)
         return group_prediction(group, model, plan, members, links)

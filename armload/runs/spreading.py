@@ -61,7 +61,7 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
         return None
     is_direct = session.group.listen is not None
     if divided is not None:
-        links = measured_links(session, progress)
+        links = measured_links(session, engine.settings.threads, progress)
         return divided.model_copy(update={"is_direct": is_direct, "links": links})
     wanted, need = engine.spreadable, engine.memory
     if wanted is None or need is None:
@@ -69,7 +69,8 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
             "Name one of its members.",
         )
-    resources, links = measured_resources(session, progress), measured_links(session, progress)
+    resources = measured_resources(session, progress)
+    links = measured_links(session, engine.settings.threads, progress)
     if wanted.split == "auto":
         if wanted.plan is None:
             raise AssertionError("only what has a plan can be asked for the faster split")

@@ -143,6 +143,7 @@ def test_a_shell_runs_what_deploy_put_there_by_the_line_that_it_prints(ann: Pers
 
 
 @pytest.mark.machine
+@pytest.mark.exhaustive(covers=["armload/cli/verbs/chat.py", "armload/services/talking.py"])
 def test_on_a_virtual_board(ann: Person) -> None:
     try:
         answer = asks(ann, QUESTION, "--model", MODEL, *FAST, board="mine")

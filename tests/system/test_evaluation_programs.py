@@ -44,6 +44,9 @@ def answers(person: Person, evaluation: str) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in found}
 
 
+@pytest.mark.exhaustive(
+    covers=["armload/evaluation/program.py", "armload/engines/watched", "toolchains/board"]
+)
 def test_answers_of_another_program_equal_those_of_the_scorer(ann: Person) -> None:
     ours = json.loads(ann.types(*asked("--model", MODEL, "--threads", "1")).stdout)
     put = ("--put", "llama-completion", "--put", "words.gguf")

@@ -129,6 +129,7 @@ def test_what_is_no_message_or_too_large_ends_the_connection(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("attack", ["greeting value: pickled", "worker: pickle family"])
+@pytest.mark.exhaustive(covers=["armload/fleet", "tests/hostile_scheduler.py"])
 def test_the_attacks_work_on_dasks_own_client(attack: str, tmp_path: Path) -> None:
     unpickled = tmp_path / "unpickled"
     with serving("tests.hostile_scheduler", str(unpickled)) as line:

@@ -67,6 +67,7 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
     (link,) = run["spread"]["links"]
     assert link["board"] == "one"
     assert 0 < link["round_trip_s"] < 0.1
+    assert link["exchange_s"] > 0
     assert min(link["to_bytes_per_s"], link["from_bytes_per_s"]) > 1e5
     assert other["samples"]
     assert other["clock_error_s"] < 1

@@ -78,6 +78,7 @@ def test_each_stage_of_an_image_has_steps_of_its_own(ann: Person) -> None:
     assert stages["encoder"]["cpu_s"] > 0
 
 
+@pytest.mark.exhaustive(covers=["armload/engines/media.py", "toolchains/native"])
 def test_a_smaller_image_and_a_limit_give_fewer_tokens(ann: Person) -> None:
     def tokens(*words: str) -> int:
         run = _run(ann, *words)

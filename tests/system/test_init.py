@@ -49,15 +49,9 @@ def files(person: Person) -> set[str]:
 
 @pytest.mark.parametrize(
     "key",
-    [
-        pytest.param(CTRL_C, id="Ctrl-C"),
-        pytest.param(
-            CTRL_D,
-            id="end of input",
-            marks=pytest.mark.exhaustive(covers=["armload/cli", "armload/boards"]),
-        ),
-    ],
+    [pytest.param(CTRL_C, id="Ctrl-C"), pytest.param(CTRL_D, id="end of input")],
 )
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/cli"])
 def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to_continue(
     ann: Person, server: SshAddress, key: bytes
 ) -> None:

@@ -145,6 +145,7 @@ def test_a_killed_server_comes_back_and_the_reason_is_kept(
     assert answers(ann)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_it_is_there_after_a_reboot(ann: Person, tutor: dict[str, Any]) -> None:
     reboots(ann)
     wait_until(lambda: is_ready(ann), within_s=RETURNS_WITHIN_S)
@@ -152,6 +153,7 @@ def test_it_is_there_after_a_reboot(ann: Person, tutor: dict[str, Any]) -> None:
     assert answers(ann)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_keys_are_added_and_revoked_by_name(ann: Person, tutor: dict[str, Any]) -> None:
     first = Path(tutor["api_key_file"]).read_text().strip()
     added = json.loads(ann.types("service.keys", *ON, "--add", "laptop", "--json").stdout)
@@ -164,6 +166,7 @@ def test_keys_are_added_and_revoked_by_name(ann: Person, tutor: dict[str, Any]) 
     assert "without a key" in " ".join(left.split())
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_its_files_stay_when_the_board_is_cleaned(ann: Person, tutor: dict[str, Any]) -> None:
     ann.types("service.stop", *ON)
     cleaned = json.loads(
@@ -191,6 +194,7 @@ def test_an_update_is_tried_compared_and_undone(ann: Person, tutor: dict[str, An
     assert answers(ann)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_a_version_that_does_not_start_leaves_the_old_one(
     ann: Person, tutor: dict[str, Any]
 ) -> None:
@@ -202,6 +206,7 @@ def test_a_version_that_does_not_start_leaves_the_old_one(
     assert answers(ann)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_a_load_measures_it_and_says_that_it_was_not_alone(
     ann: Person, tutor: dict[str, Any]
 ) -> None:

@@ -179,14 +179,14 @@ def test_the_monitor_answers_one_client_after_another(built: Sanitized) -> None:
 
 
 def test_the_connection_between_two_boards(built: Sanitized) -> None:
-    server = built.starts(built.words("link", "serve", "127.0.0.1"))
+    server = built.starts(built.words("link", "serve", "127.0.0.1", "2"))
     port = first_line(server)
     socket.create_connection(("127.0.0.1", port), timeout=20).close()
-    asked = built.runs(built.words("link", "ask", "127.0.0.1", port))
+    asked = built.runs(built.words("link", "ask", "127.0.0.1", port, "2"))
     assert asked.status == 0, asked.log
     assert json.loads(asked.out)["round_trip_s"] > 0
     assert built.ended(server).status == 0
-    server = built.starts(built.words("link", "serve", "127.0.0.1"))
+    server = built.starts(built.words("link", "serve", "127.0.0.1", "2"))
     with socket.create_connection(("127.0.0.1", first_line(server)), timeout=20) as client:
         client.sendall(b"f" + b"\xff" * 8)
         client.recv(1 << 16)

@@ -42,6 +42,7 @@ from tests.waiting import wait_until
 
 RECORD = value("installed", dict)["record"]
 MOST_CUTS = 30
+COVERED = ["armload/services", "deploy/service", "toolchains/board"]
 
 
 class PowerCutHost(LocalHost):
@@ -275,7 +276,7 @@ def rolls_back(board: Kitchen) -> None:
     rolled_back(board.reached(), board.progress, 0.0)
 
 
-@pytest.mark.exhaustive(covers=["armload/services", "deploy/service", "toolchains/board"])
+@pytest.mark.exhaustive(covers=COVERED)
 @pytest.mark.parametrize("then", ["settled", "rolled back"])
 @pytest.mark.parametrize("begun", ["update", "rollback", "undone update"])
 def test_after_a_power_cut_at_any_change_every_verb_finds_its_way(
@@ -425,7 +426,16 @@ def test_a_server_that_ends_in_mid_answer_is_told_with_its_last_words(board: Kit
         asking.ask(board.host, board.layout, record, "key", board.progress, board.versions.port)
 
 
-@pytest.mark.parametrize("fault", ["", "too slow", "interrupted"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "",
+        *(
+            pytest.param(fault, marks=pytest.mark.exhaustive(covers=COVERED))
+            for fault in ("too slow", "interrupted")
+        ),
+    ],
+)
 def test_an_update_beside_the_old_version_loses_no_request(
     board: Kitchen, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

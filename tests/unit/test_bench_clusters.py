@@ -16,6 +16,7 @@ from armload.boards.hardware import load_hardware
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
+from armload.engines.spread import LinkRates
 from armload.models.distributed_llama import DistributedModel, distributed_model
 from armload.models.find import header_of
 from armload.models.gguf import read_outline
@@ -64,6 +65,14 @@ def test_what_two_nodes_exchange_is_what_was_measured() -> None:
     assert found.rounds == 34
     assert round(found.sent_bytes, -3) == 78_000
     assert round(found.received_bytes, -3) == 326_000
+
+
+def test_each_round_takes_the_exchange_that_was_measured_with_the_slowest_node() -> None:
+    found = exchange(divided("like:llama-3.2-1b:Q4_0"), 4)
+    idle = LinkRates(board="b", round_trip_s=0.001, to_bytes_per_s=1e12, from_bytes_per_s=1e12)
+    busy = idle.model_copy(update={"board": "c", "exchange_s": 0.004})
+    assert found.time_s([idle]) == pytest.approx(34 * 0.0005, rel=0.01)
+    assert found.time_s([idle, busy]) == pytest.approx(34 * 0.004, rel=0.01)
 
 
 def test_one_node_exchanges_nothing_and_more_nodes_compute_less_and_exchange_more() -> None:

@@ -1,14 +1,21 @@
 /* What the connection from one board to another gives, and the clocks of a board:
  *
- *     link serve ADDRESS     answers one client at a port that it prints; one that hangs up
+ *     link serve ADDRESS THREADS
+ *                            answers one client at a port that it prints; one that hangs up
  *                            without a question does not count
- *     link ask HOST PORT     measures the way to such a server, and prints
- *                            {"round_trip_s":N,"to_bytes_per_s":N,"from_bytes_per_s":N}
+ *     link ask HOST PORT THREADS
+ *                            measures the way to such a server, and prints
+ *                            {"round_trip_s":N,"exchange_s":N,"to_bytes_per_s":N,
+ *                            "from_bytes_per_s":N}
  *     link clock             prints {"monotonic_ns":N,"since_boot_ns":N}
  *
  * A question is a letter and a size of eight bytes: "p" asks for as many bytes as a small message of
  * ggml's RPC has, "t" is followed by so many bytes, which are answered when all have come, "f" asks
- * for so many. The round trip is the median of many; a rate is that of a transfer which takes long
+ * for so many. "e" announces so many exchanges, as nodes of distributed-llama do them: so many threads
+ * on each side compute for a moment, then each side sends a message, and asks the kernel for that of
+ * the other over and over. Where threads leave no core free, whatever passes messages on waits for
+ * one, and an exchange takes several times as long as half of a round trip on an idle board; the time
+ * is the mean of many. The round trip is the median of many; a rate is that of a transfer which takes long
  * enough to tell. All of it takes some two seconds, on a slow connection five. The server ends after
  * half a minute at most. */
 #define _GNU_SOURCE
@@ -16,8 +23,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <signal.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +36,8 @@
 
 enum {
     MESSAGE_BYTES = 300,
+    SLICE_BYTES   = 1088, /* of 1,024 activations in Q8_0 between two nodes, twice */
+    MOST_THREADS  = 256,
     MOST_PINGS    = 200,
     LEAST_PINGS   = 5,
     LIMIT_S       = 30,
@@ -37,9 +46,10 @@ enum {
 };
 
 static const uint64_t FIRST_BYTES = 1 << 16, MOST_BYTES = UINT64_C(1) << 28;
-static const double PINGS_S = 0.5, LONG_ENOUGH_S = 0.25;
+static const double PINGS_S = 0.5, LONG_ENOUGH_S = 0.25, COMPUTING_S = 0.002;
 
 static char block[BLOCK_BYTES];
+static int threads = 1;
 
 static double now_s(void)
 {
@@ -96,9 +106,57 @@ static bool get_any(int line, uint64_t size)
     return get(line, block, size);
 }
 
+static atomic_bool is_over;
+
+static void *compute(void *unused)
+{
+    while (!atomic_load_explicit(&is_over, memory_order_relaxed))
+        ;
+    return unused;
+}
+
+static bool get_without_sleep(int line, uint64_t size)
+{
+    const double begin_s = now_s();
+    for (uint64_t done = 0; done < size;) {
+        const ssize_t count = recv(line, block, size - done, MSG_DONTWAIT);
+        if (count > 0)
+            done += (uint64_t)count;
+        else if (count == 0 || (errno != EAGAIN && errno != EINTR) || now_s() - begin_s > SILENCE_S)
+            return false;
+    }
+    return true;
+}
+
+static bool exchange(int line, uint64_t rounds, double *mean_s)
+{
+    pthread_t others[MOST_THREADS];
+    int started = 0;
+    atomic_store(&is_over, false);
+    while (started < threads - 1 && !pthread_create(&others[started], NULL, compute, NULL))
+        started++;
+    double sum_s = 0;
+    bool is_fine = true;
+    for (uint64_t round = 0; is_fine && round < rounds; round++) {
+        double begin_s = now_s();
+        while (now_s() - begin_s < COMPUTING_S)
+            ;
+        begin_s = now_s();
+        is_fine = put(line, block, SLICE_BYTES) && get_without_sleep(line, SLICE_BYTES);
+        sum_s += now_s() - begin_s;
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < started; i++)
+        pthread_join(others[i], NULL);
+    *mean_s = sum_s / (double)rounds;
+    return is_fine;
+}
+
 static bool answer(int client, char question, uint64_t size)
 {
+    double unused_s;
     switch (question) {
+    case 'e': return size >= LEAST_PINGS && size <= MOST_PINGS && exchange(client, size, &unused_s);
     case 'p':
     case 't': return get_any(client, size) && put(client, block, 1);
     case 'f': return put_any(client, size);
@@ -187,6 +245,15 @@ static bool round_trip(int line, double *found_s)
     return true;
 }
 
+static bool exchange_time(int line, double round_trip_s, double *found_s)
+{
+    const double likely = PINGS_S / (round_trip_s + COMPUTING_S);
+    const uint64_t rounds = likely < LEAST_PINGS ? LEAST_PINGS : likely > MOST_PINGS ? MOST_PINGS : (uint64_t)likely;
+    char words[1 + sizeof rounds] = {'e'};
+    memcpy(words + 1, &rounds, sizeof rounds);
+    return put(line, words, sizeof words) && exchange(line, rounds, found_s);
+}
+
 /* The shorter time of two, where the first was long: others may have kept the cores busy. A transfer
  * takes a round trip, too. */
 static bool transfer(int line, char question, uint64_t size, double round_trip_s, double *took_s)
@@ -221,7 +288,7 @@ static bool rate(int line, char question, double round_trip_s, double *found)
 static int measure(const char *host, const char *port)
 {
     struct sockaddr_in address;
-    double round_trip_s, to, from;
+    double round_trip_s, exchange_s, to, from;
     if (!has_address(&address, host, port))
         return fail(host);
     const int line = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -230,11 +297,11 @@ static int measure(const char *host, const char *port)
     send_at_once(line);
     alarm(LIMIT_S);
     if (connect(line, (struct sockaddr *)&address, sizeof address)
-        || !round_trip(line, &round_trip_s) || !rate(line, 't', round_trip_s, &to)
-        || !rate(line, 'f', round_trip_s, &from))
+        || !round_trip(line, &round_trip_s) || !exchange_time(line, round_trip_s, &exchange_s)
+        || !rate(line, 't', round_trip_s, &to) || !rate(line, 'f', round_trip_s, &from))
         return fail("the other side does not answer");
-    printf("{\"round_trip_s\":%.9f,\"to_bytes_per_s\":%.0f,\"from_bytes_per_s\":%.0f}\n",
-           round_trip_s, to, from);
+    printf("{\"round_trip_s\":%.9f,\"exchange_s\":%.9f,\"to_bytes_per_s\":%.0f,\"from_bytes_per_s\":%.0f}\n",
+           round_trip_s, exchange_s, to, from);
     return 0;
 }
 
@@ -249,14 +316,20 @@ static int tell_clocks(void)
     return 0;
 }
 
+static bool has_threads(const char *word)
+{
+    threads = atoi(word);
+    return threads >= 1 && threads <= MOST_THREADS;
+}
+
 int main(int count, char **words)
 {
-    if (count == 3 && !strcmp(words[1], "serve"))
+    if (count == 4 && !strcmp(words[1], "serve") && has_threads(words[3]))
         return serve(words[2]);
-    if (count == 4 && !strcmp(words[1], "ask"))
+    if (count == 5 && !strcmp(words[1], "ask") && has_threads(words[4]))
         return measure(words[2], words[3]);
     if (count == 2 && !strcmp(words[1], "clock"))
         return tell_clocks();
-    fputs("usage: link serve ADDRESS | ask HOST PORT | clock\n", stderr);
+    fputs("usage: link serve ADDRESS THREADS | ask HOST PORT THREADS | clock\n", stderr);
     return 2;
 }

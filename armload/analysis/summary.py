@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from armload.analysis.speculation import SpeculationResult
 from armload.analysis.stages import StageFigures, stages_of
@@ -215,8 +216,8 @@ def summarise(
     decode = passes(header, steps)
     prompt_tokens = sum(step.prompt_tokens for step in prompt)
     decode_tokens = sum(each.tokens for each in decode)
-    prompt_s = sum(step.duration_s for step in prompt)
-    decode_s = sum(each.duration_s for each in decode)
+    prompt_s = fsum(step.duration_s for step in prompt)
+    decode_s = fsum(each.duration_s for each in decode)
     is_generated = texts_at_a_time is None
     began = header if is_generated else None
     return Summary(
@@ -241,7 +242,7 @@ def _texts(passes_: Sequence[Step], at_a_time: int) -> TextFigures:
     p50 = quantile(times, 50)
     return TextFigures(
         texts=at_a_time * len(times),
-        texts_per_s=at_a_time * len(times) / sum(times),
+        texts_per_s=at_a_time * len(times) / fsum(times),
         text_p50_s=p50 / at_a_time,
         pass_p50_s=p50,
         pass_p90_s=quantile(times, 90),
@@ -279,8 +280,8 @@ def _speculation(
         speculated_tokens=speculated,
         accepted_tokens=accepted,
         acceptance_rate=accepted / speculated if speculated else None,
-        s_per_token=sum(each.duration_s for each in decode) / tokens,
-        draft_s=sum(each.draft_s for each in decode),
+        s_per_token=fsum(each.duration_s for each in decode) / tokens,
+        draft_s=fsum(each.draft_s for each in decode),
     )
 
 

@@ -165,6 +165,8 @@ def test_without_ssh_what_cannot_be_read_is_named_once(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(home / "nothing"))
+    # Debian 13's file of the system includes others.
+    monkeypatch.setattr("armload.boards.ssh_config._FILES", ("~/.ssh/config",))
     (home / ".ssh" / "work").touch()
     text = "Include work\nHost kitchen\n  HostName 192.0.2.1\n  IdentityAgent ~/a\n  User jo\n"
     assert settings(text).host == "192.0.2.1"

@@ -14,7 +14,6 @@ from armload.build.vulkan import VulkanTools
 from armload.build.zig import find_zig
 from armload.buildhost.choose import build_backend
 from armload.core.errors import BoardError, BuildError, UsageError
-from armload.core.ids import fingerprint_of
 from armload.core.progress import Silent
 from armload.deploy.compatibility import check_fit
 from armload.engines.contradictions import check_consistent
@@ -175,12 +174,10 @@ def test_a_group_has_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         check_split(["pair"], [Plan(device="gpu")])
 
 
-def test_runs_without_a_device_keep_their_fingerprint(tmp_path: Path) -> None:
+def test_runs_with_and_without_a_device_are_different_ones(tmp_path: Path) -> None:
     model = model_called("word-problems:Q8_0", Silent())
-    plain = engine(model, tmp_path / "p")
-    plan = plain.plan.model_dump_json(exclude={"device"})
-    assert plain.fingerprint == fingerprint_of((plan, plain.binary.sha256, model.identity))
-    assert engine(model, tmp_path / "p", device="cpu").fingerprint != plain.fingerprint
+    plain, chosen = engine(model, tmp_path / "p"), engine(model, tmp_path / "p", device="cpu")
+    assert chosen.fingerprint != plain.fingerprint
 
 
 TOLD = """\

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
 from armload.core.cpu_sets import cpu_numbers
-from armload.engines.trace import Step, Trace
+from armload.engines.trace import Step, Trace, wall_time_s
 
 SLOWEST_STORAGE_BYTES_PER_S = 50e6
 FAULT_S = 200e-6
@@ -137,7 +137,7 @@ def busy_share(steps: Sequence[Step], threads: int) -> float:
     Args:
         steps: with some wall time.
     """
-    wall_s = sum(step.duration_s for step in steps)
+    wall_s = wall_time_s(steps)
     return sum(step.cpu_ns for step in steps) / 1e9 / (wall_s * threads)
 
 

@@ -15,7 +15,7 @@ from armload.analysis.columns import (
 from armload.analysis.finding import Disturbance
 from armload.core.values import counted
 from armload.engines.job import Workstation
-from armload.engines.trace import Step, Trace
+from armload.engines.trace import Step, Trace, wall_time_s
 
 CONTENDED_BELOW = 0.80
 """Share of wall time that the engine's threads must run, when nothing is read from storage."""
@@ -116,11 +116,11 @@ def doubts_about_the_cpu(
         return []
     per: Literal["token", "prompt"]
     prompt, quiet = prompt_without_storage(steps), without_storage(steps)
-    if sum(step.duration_s for step in prompt) >= _SHORTEST_PROMPT_S:
+    if wall_time_s(prompt) >= _SHORTEST_PROMPT_S:
         per, busy = "prompt", busy_share(prompt, header.threads)
         switches: float = sum(step.involuntary_switches or 0 for step in prompt)
-        often = switches >= _SWITCHES_PER_S * sum(step.duration_s for step in prompt)
-    elif len(quiet) >= _FEWEST_STEPS and sum(step.duration_s for step in quiet) > 0:
+        often = switches >= _SWITCHES_PER_S * wall_time_s(prompt)
+    elif len(quiet) >= _FEWEST_STEPS and wall_time_s(quiet) > 0:
         per, busy = "token", busy_share(quiet, header.threads)
         switches = switches_per_token(quiet)
         often = switches >= _SWITCHES_PER_TOKEN

@@ -17,7 +17,7 @@ from armload.analysis.summary import generating, prompting, token_times
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.engines.plan import MICRO_BATCH_TOKENS
-from armload.engines.trace import Step
+from armload.engines.trace import Step, wall_time_s
 
 NOTICEABLE_FROM = 0.05
 """Share of the time that waiting must take, unless weights are streamed."""
@@ -135,7 +135,7 @@ def latency_of(run: Run) -> Latency:
     is_reading = bool(decoding(run)) and Waits(run=run).is_noticeable
     return Latency(
         run=run.id,
-        prefill_s=sum(step.duration_s for step in prompt),
+        prefill_s=wall_time_s(prompt),
         prefill_tokens=tokens,
         reads_weights=is_reading,
         first_token_s=intercept,

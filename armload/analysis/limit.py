@@ -38,7 +38,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Spread
-from armload.engines.trace import Step, Trace, Weights
+from armload.engines.trace import Step, Trace, Weights, wall_time_s
 
 STORAGE_LIMITS_FROM = 1 - BUSY_FROM
 """Share of a token's time that reading storage must take to be what limits."""
@@ -175,7 +175,7 @@ def _what_was_read(decode: Sequence[Step], rate: float) -> StorageReads:
     if not any(step.read_bytes or step.major_faults for step in decode):
         return StorageReads()
     tokens = sum(step.output_tokens for step in decode)
-    share = sum(storage_s(step, rate) for step in decode) / sum(step.duration_s for step in decode)
+    share = sum(storage_s(step, rate) for step in decode) / wall_time_s(decode)
     if all(step.read_bytes is None for step in decode):
         faults = sum(step.major_faults for step in decode) / tokens
         return StorageReads(time_share=share, faults_per_token=faults)
@@ -231,7 +231,7 @@ def _parts(
     forecast: GroupForecast | None,
 ) -> tuple[PartTime, ...]:
     from_s, to_s = decode[0].start_ns / 1e9, decode[-1].end_ns / 1e9
-    passes_s = sum(step.duration_s for step in decode)
+    passes_s = wall_time_s(decode)
     # Of the whole time, in which the program also does other things than decoding.
     shares = {
         each.board: None if busy_s is None else min(1.0, busy_s / passes_s) * found.token_s

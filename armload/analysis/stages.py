@@ -8,7 +8,7 @@ from typing import Literal
 from armload.analysis.finding import Finding
 from armload.core.values import Value, counted, format_seconds
 from armload.engines.job import RunSpec
-from armload.engines.trace import Step, Trace
+from armload.engines.trace import Step, Trace, wall_time_s
 
 StageName = Literal["loading", "preprocessing", "encoder", "media tokens", "prompt", "output"]
 
@@ -71,18 +71,14 @@ def stages_of(header: Trace | None, steps: Sequence[Step]) -> tuple[StageFigures
         by_name[_name(step)].append(step)
     before = [step for name, of in by_name.items() if name != "output" for step in of]
     first_s = (max(step.end_ns for step in before) - header.start_ns) / 1e9
-    found = [
-        StageFigures(
-            name="loading", seconds=max(0.0, first_s - sum(step.duration_s for step in before))
-        )
-    ]
+    found = [StageFigures(name="loading", seconds=max(0.0, first_s - wall_time_s(before)))]
     for name, of in by_name.items():
         if of:
             reads = [step.read_bytes for step in of]
             found.append(
                 StageFigures(
                     name=name,
-                    seconds=sum(step.duration_s for step in of),
+                    seconds=wall_time_s(of),
                     tokens=sum(step.tokens for step in of) or None,
                     cpu_s=sum(step.cpu_ns for step in of) / 1e9,
                     read_bytes=None if None in reads else sum(each or 0 for each in reads),

@@ -12,7 +12,7 @@ from armload.analysis.stages import StageFigures, stages_of
 from armload.analysis.statistics import FEWEST_TOKENS, Interval, interval_of_few
 from armload.core.values import Value
 from armload.engines.output import Reported
-from armload.engines.trace import Step, Trace
+from armload.engines.trace import Step, Trace, wall_time_s
 
 
 class TokenTimes(Value):
@@ -216,7 +216,7 @@ def summarise(
     decode = passes(header, steps)
     prompt_tokens = sum(step.prompt_tokens for step in prompt)
     decode_tokens = sum(each.tokens for each in decode)
-    prompt_s = fsum(step.duration_s for step in prompt)
+    prompt_s = wall_time_s(prompt)
     decode_s = fsum(each.duration_s for each in decode)
     is_generated = texts_at_a_time is None
     began = header if is_generated else None

@@ -23,7 +23,7 @@ from armload.boards.throttling import (
 )
 from armload.core.values import Finite, Value
 from armload.engines.job import BoardRecord
-from armload.engines.trace import Step
+from armload.engines.trace import Step, wall_time_s
 
 FELL_FROM = 0.10
 """Share of the time at a lowered frequency, from which a run is throttled."""
@@ -221,7 +221,7 @@ def _doubts_about_frequency(steps: Sequence[Step], cores: Cores) -> list[Throttl
         return []
     highest = max(khz for _, khz in known)
     slowed = [(step, khz) for step, khz in known if is_lowered(khz, highest)]
-    share = sum(step.duration_s for step, _ in slowed) / sum(step.duration_s for step, _ in known)
+    share = wall_time_s(step for step, _ in slowed) / wall_time_s(step for step, _ in known)
     if not slowed or share < FELL_FROM:
         return []
     return [

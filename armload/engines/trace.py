@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -178,6 +178,11 @@ class Step(Sensed):
     def duration_s(self) -> float:
         """Wall time of the step."""
         return (self.end_ns - self.start_ns) / 1e9
+
+
+def wall_time_s(steps: Iterable[Step]) -> float:
+    """Return the wall time of some steps, to the nanosecond."""
+    return sum(step.end_ns - step.start_ns for step in steps) / 1e9
 
 
 class Trace(Value):

@@ -19,7 +19,7 @@ from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.summary import generating
 from armload.core.values import Value
-from armload.engines.trace import Sensed, Step, Trace
+from armload.engines.trace import Sensed, Step, Trace, wall_time_s
 
 
 class BoardSample(Sensed):
@@ -187,7 +187,7 @@ def _of_steps(observed: ObservedPoint, steps: Sequence[Step]) -> dict[str, float
     timed = [step for step in steps if step.duration_s > 0]
     if not timed:
         return {}
-    all_s = sum(step.duration_s for step in timed)
+    all_s = wall_time_s(timed)
     decode = generating(timed)
     highest_khz = max(observed.cores.khz(step) for step in observed.steps)
     rate = storage_rate(timed, observed.storage_read_bytes_per_s)
@@ -197,7 +197,7 @@ def _of_steps(observed: ObservedPoint, steps: Sequence[Step]) -> dict[str, float
     return {
         "decode_step_s": median(step.duration_s for step in decode) if decode else None,
         "sequences_per_step": fmean(step.sequences for step in decode) if decode else None,
-        "prompt_share": sum(step.duration_s for step in timed if step.prompt_tokens) / all_s,
+        "prompt_share": wall_time_s(step for step in timed if step.prompt_tokens) / all_s,
         "storage_share": waited_s / all_s,
         "read_bytes": sum(step.read_bytes or 0 for step in timed) if counts_bytes else None,
         "throttled_share": sum(

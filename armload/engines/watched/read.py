@@ -13,7 +13,7 @@ from armload.core.values import Count, Value, counted, format_bytes
 from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.job import Watched
 from armload.engines.output import EngineTimes, Memory, Output, Reported
-from armload.engines.trace import Sensed, Step, Trace, read_lines
+from armload.engines.trace import Sensed, Step, Trace, read_lines, wall_time_s
 from armload.engines.watched.output import EngineOutput, read_output
 from armload.engines.watched.reader import Reader
 
@@ -296,7 +296,7 @@ def _step(number: int, write: Write) -> Step:
 def _disagreement(steps: Sequence[Step], output: EngineOutput) -> list[str]:
     if not steps or output.decode_s is None or output.decode_tokens is None:
         return []
-    ours_s = sum(step.duration_s for step in steps) / len(steps)
+    ours_s = wall_time_s(steps) / len(steps)
     theirs_s = output.decode_s / output.decode_tokens
     allowed_s = AGREES_WITHIN * theirs_s + _ROUNDED_S / output.decode_tokens
     if abs(ours_s - theirs_s) <= allowed_s:

@@ -8,6 +8,7 @@ from armload.analysis.run import Run
 from armload.boards.conditions import Conditions
 from armload.boards.sensors import COLDEST_CELSIUS, HOTTEST_CELSIUS
 from armload.engines.plan import LONGEST_RUN_S
+from armload.engines.trace import wall_time_s
 
 MOST_TOKENS = 1 << 20
 """Of a run."""
@@ -101,7 +102,7 @@ def _too_fast(run: Run) -> Iterator[str]:
     passes = [step for step in run.steps[1:] if step.model == 0]
     known = run.board.memory_bytes_per_s
     most = _CACHES_HELP * known if known else _MOST_BYTES_PER_S
-    lasted_s = sum(step.duration_s for step in passes)
+    lasted_s = wall_time_s(passes)
     if read and passes and read * len(passes) > most * lasted_s:
         yield (
             f"weights cannot be read {len(passes)} times in {lasted_s:g} s: start_ns and end_ns "

@@ -222,3 +222,18 @@ def test_encryption_ends_with_a_version_and_comes_back_with_the_former(tls: Tls)
     wait_until(lambda: tls.home.status(NAME)["condition"] == "ready")
     assert tls.asks() == 4
     assert tls.shown() == shown
+
+
+def test_a_service_without_encryption_gets_it(tls: Tls) -> None:
+    home = tls.home
+    home.types("install", *SETTINGS, "--init", "cron", "--listen", elsewhere(), name="plain")
+    chain, key = tls.issued("added")
+    files = ("--tls-certificate", str(chain), "--tls-key", str(key), "--slower", "99%")
+    done = home.types("update", *files, name="plain")
+    assert done["record"]["listening"]["with_tls"]
+    found = home.status("plain")
+    assert (found["certificate_state"], found["certificate_problem"]) == ("valid", None)
+    port, _ = home.address("plain")
+    shown = ssl.get_server_certificate(("127.0.0.1", port))
+    assert fingerprint_of(shown, tls.folder) == fingerprint(chain)
+    assert home.writes(name="plain") > 0

@@ -6,6 +6,7 @@
     python benchmarks/services.py calls [--rounds 1]
     python benchmarks/services.py boot [--rounds 3]
     python benchmarks/services.py sandbox [--rounds 4]
+    python benchmarks/services.py tls [--rounds 5]
 
 ``shell`` counts the lines of shell that run on a board, without comments. ``switch`` installs two
 models of which one is in memory, on this machine, and asks each in turn for one token. ``update``
@@ -15,7 +16,10 @@ server makes for each token: a unit's sandbox checks those, and nothing else. ``
 ``sandbox`` take a virtual board with Debian's systemd, emulated on one core: ``boot`` switches it
 off and on, and counts from there until the service has answered with a token; ``sandbox`` starts
 the service with its unit and without the unit's sandbox by turns, and compares the time per token
-that the server tells. Each of those takes minutes.
+that the server tells. Each of those takes minutes. ``tls`` asks a small server behind a
+supervisor in the clear and by TLS, by turns, on this machine, and counts the CPU time of the
+process that passes connections on, for each request and for each piece of a stream, and what
+connections take of its memory. Each request is a new connection, as the supervisor closes them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ import argparse
 import json
 import os
 import re
+import socket
+import ssl
 import statistics
 import subprocess
 import tempfile
@@ -33,22 +39,28 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 
+import psutil
 import requests
 
 from armload.analysis.ratios import as_long
 from armload.analysis.statistics import ratio_of_runs
 from armload.boards.board import load_board
+from armload.build.helper import SUPERVISE, helper
+from armload.build.target import machine_architecture
 from armload.core.errors import ArmloadError
 from armload.core.places import data_path
 from armload.core.progress import Silent
 from armload.core.trust import VARIABLE
 from armload.services.asking import ask, reached
 from armload.services.reaching import key_of, reached_service
+from tests.certificates import Authority, Kind, fingerprint
 from tests.cron_stand_in import cron
 from tests.init_boards import SYSTEMD, InitBoard
 from tests.person import Person
+from tests.supervised import ServiceFolder
 from tests.system.households import Household, household, updated_under_load
 from tests.system.serving import in_place_of
+from tests.system.test_supervise_pass import passer
 
 SETTINGS = ("--threads", "1", "--slots", "1", "--context", "256")
 NAME = "figures"
@@ -60,7 +72,9 @@ _COUNTED = 100
 def main() -> None:
     """Print the figures of one kind."""
     parser = argparse.ArgumentParser(description="Measure services that stay.")
-    parser.add_argument("what", choices=("shell", "switch", "update", "calls", "boot", "sandbox"))
+    parser.add_argument(
+        "what", choices=("shell", "switch", "update", "calls", "boot", "sandbox", "tls")
+    )
     parser.add_argument("--rounds", type=int, default=0)
     chosen = parser.parse_args()
     if chosen.what == "shell":
@@ -72,6 +86,7 @@ def main() -> None:
         "calls": (count_calls, 1),
         "boot": (time_boots, 3),
         "sandbox": (compare_sandbox, 4),
+        "tls": (compare_tls, 5),
     }
     measure, usual = measures[chosen.what]
     with tempfile.TemporaryDirectory() as folder:
@@ -294,6 +309,127 @@ def compare_sandbox(folder: Path, rounds: int) -> None:
                 times[kind].append(statistics.median(found))
                 print(f"{kind} the sandbox: {times[kind][-1] * 1e3:.2f} ms per token", flush=True)
         print(f"with it: {as_long(ratio_of_runs(times['without'], times['with']))} per token")
+
+
+_REQUESTS, _STREAMS, _PIECES = 200, 32, 30
+_KEYS: tuple[Kind, ...] = ("ecdsa", "rsa")
+_WAYS = ("http", "https")
+
+
+def compare_tls(folder: Path, rounds: int) -> None:
+    """Print what TLS costs the process that passes connections on."""
+    machine = machine_architecture()
+    for architecture in sorted({machine, "aarch64"}):
+        plain, with_tls = (
+            helper(SUPERVISE, architecture=architecture, with_tls=each).path.stat().st_size
+            for each in (False, True)
+        )
+        print(f"supervisor for {architecture}: {plain:,} bytes, {with_tls:,} with TLS")
+    for kind in _KEYS:
+        print(f"{kind}, medians of {rounds} rounds by turns (range):")
+        _compare_kind(folder / kind, kind, rounds)
+
+
+@contextmanager
+def _passed_on(folder: Path, kind: Kind) -> Iterator[tuple[int, psutil.Process, ssl.SSLContext]]:
+    """Yield the port of a small server, the process that passes on to it, and what to trust."""
+    folder.mkdir()
+    authority = Authority()
+    chain, key = authority.issue(folder, "localhost", kind=kind)
+    program = helper(SUPERVISE, architecture=machine_architecture(), with_tls=True)
+    service = ServiceFolder(folder / "service", [str(program.path)])
+    (service.folder / "tls.pem").write_bytes(chain.read_bytes() + key.read_bytes())
+    service.behind("a", tls="yes")
+    service.use("a")
+    service.start()
+    try:
+        service.waits_for(state="ready", certificate=fingerprint(chain))
+        yield service.port, passer(service), authority.context()
+    finally:
+        service.close()
+
+
+def _compare_kind(folder: Path, kind: Kind, rounds: int) -> None:
+    requests_us: dict[str, list[float]] = {way: [] for way in _WAYS}
+    walls_us: dict[str, list[float]] = {way: [] for way in _WAYS}
+    pieces_us: dict[str, list[float]] = {way: [] for way in _WAYS}
+    with _passed_on(folder, kind) as (port, process, trusted):
+        for _ in range(rounds):
+            for way in _WAYS:
+                context = trusted if way == "https" else None
+                began_ns, began_s = _ran_ns(process.pid), time.monotonic()
+                for _ in range(_REQUESTS):
+                    _read(port, context, "/health")
+                walls_us[way].append((time.monotonic() - began_s) * 1e6 / _REQUESTS)
+                requests_us[way].append((_ran_ns(process.pid) - began_ns) / 1e3 / _REQUESTS)
+                pieces_us[way].append(_streamed_us(port, context, process.pid))
+    for what, found in (
+        ("CPU per request", requests_us),
+        ("time per request, client included", walls_us),
+        ("CPU per piece of a stream", pieces_us),
+    ):
+        shown = (
+            f"{way} {statistics.median(each):.1f} us ({min(each):.1f}-{max(each):.1f})"
+            for way, each in found.items()
+        )
+        print(f"  {what}: {', '.join(shown)}")
+    for way in _WAYS:
+        with _passed_on(folder / way, kind) as (port, process, trusted):
+            held = _held_bytes(port, trusted if way == "https" else None, process)
+        print(f"  memory per connection, {way}: {held}")
+
+
+def _ran_ns(process_id: int) -> int:
+    """Return the CPU time that a process has had."""
+    return int(Path(f"/proc/{process_id}/schedstat").read_text().split()[0])
+
+
+def _opened(port: int, context: ssl.SSLContext | None) -> socket.socket:
+    raw = socket.create_connection(("127.0.0.1", port), timeout=_LATEST_S)
+    return raw if context is None else context.wrap_socket(raw, server_hostname="localhost")
+
+
+def _read(port: int, context: ssl.SSLContext | None, path: str) -> int:
+    """Return how many bytes an answer has."""
+    with _opened(port, context) as line:
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return sum(map(len, _parts(line)))
+
+
+def _parts(line: socket.socket) -> Iterator[bytes]:
+    while part := line.recv(1 << 16):
+        yield part
+
+
+def _streamed_us(port: int, context: ssl.SSLContext | None, process_id: int) -> float:
+    """Return the CPU time for each piece of many streams, their beginnings not counted."""
+    lines = [_opened(port, context) for _ in range(_STREAMS)]
+    try:
+        for each in lines:
+            each.sendall(f"GET /{_PIECES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        for each in lines:
+            each.recv(1 << 16)
+        began_ns = _ran_ns(process_id)
+        pieces = sum(part.count(b"\na ") for each in lines for part in _parts(each))
+        return (_ran_ns(process_id) - began_ns) / 1e3 / pieces
+    finally:
+        for each in lines:
+            each.close()
+
+
+def _held_bytes(port: int, context: ssl.SSLContext | None, process: psutil.Process) -> str:
+    """Return what open streams hold of a process's memory, in words."""
+    before = process.memory_info().rss
+    lines = [_opened(port, context) for _ in range(_STREAMS * 3)]
+    try:
+        for each in lines:
+            each.sendall(b"GET /20 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for each in lines:
+            each.recv(12)
+        return f"{(process.memory_info().rss - before) / len(lines) / 1000:.1f} kB"
+    finally:
+        for each in lines:
+            each.close()
 
 
 if __name__ == "__main__":

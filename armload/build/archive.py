@@ -23,8 +23,10 @@ from armload.core.workspace import compiling_folder
 if TYPE_CHECKING:
     from requests import Response
 
-EngineProject = Literal["llama.cpp", "distributed-llama"]
-"""Whose programs a source has; each is compiled by a CMake project of ours."""
+EngineProject = Literal["llama.cpp", "distributed-llama", "s2n-tls"]
+"""Whose programs or libraries a source has; each is compiled by a CMake project of ours."""
+LIBRARIES: tuple[EngineProject, ...] = ("s2n-tls",)
+"""Those of them that have no engine."""
 
 
 class Archive(Value):

@@ -99,9 +99,16 @@ _FOUND_NOWHERE = (
 """CMake's switches that are off, or what a machine has installed would take part in a build."""
 
 
+_OVERLAYS: Mapping[EngineProject, str] = {
+    "llama.cpp": "overlay",
+    "distributed-llama": "dllama",
+    "s2n-tls": "tls",
+}
+
+
 def overlay_folder(engine: EngineProject = "llama.cpp") -> Path:
     """Return our CMake project, which compiles an engine's source."""
-    return data_path("toolchains", "overlay" if engine == "llama.cpp" else "dllama")
+    return data_path("toolchains", _OVERLAYS[engine])
 
 
 def native_folder() -> Path:

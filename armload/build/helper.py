@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.build.backend import native_folder
@@ -14,6 +15,7 @@ from armload.build.inspection import check, inspect
 from armload.build.prebuilt import copy_prebuilt_helper
 from armload.build.stripping import strip
 from armload.build.target import Target
+from armload.build.tls_library import tls_library, tls_library_id
 from armload.build.zig import find_zig
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
@@ -36,6 +38,10 @@ _ANY_CPU = {
     "aarch64": Target(name="any aarch64", cpu="generic", features=("sha2",)),
     "x86_64": Target(name="any x86_64", architecture="x86_64", cpu="x86_64"),
 }
+_OF_TLS = ("aes", "pmull", "rng", "sha1", "sha3", "sha512", "ilrcpc", "sve")
+"""Features of CPUs that the TLS library asks the kernel for before it uses them. For the last two,
+it has no code: words of a text among its assembly look like their instructions."""
+
 ARCHITECTURES = tuple(_ANY_CPU)
 _COMPILED_WITHIN_S = 1800
 """The first one takes minutes on a busy machine, as zig compiles its C library for it."""
@@ -57,25 +63,40 @@ class Helper(Value):
     sha256: str
 
 
-def helper(name: str, progress: Progress | None = None, *, architecture: str = "aarch64") -> Helper:
+def helper(
+    name: str,
+    progress: Progress | None = None,
+    *,
+    architecture: str = "aarch64",
+    with_tls: bool = False,
+) -> Helper:
     """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
 
     It is addressed by its source, the headers that it may use and its compiler, inspected like
     every binary, and copied from what came with the release where that has it.
+
+    Args:
+        with_tls: with the TLS library, whose first compilation takes minutes.
     """
     source = data_path("toolchains", "board", f"{name}.c")
     target = _ANY_CPU[architecture]
     progress = progress or Silent()
     folders = (source.parent, native_folder())
     parts = (source, *(path for folder in folders for path in sorted(folder.glob("*.h"))))
-    inputs = "\0".join((*map(sha256_of, parts), find_zig(target).identity, *_FLAGS))
+    library = [tls_library_id(target)] if with_tls else []
+    inputs = "\0".join((*map(sha256_of, parts), find_zig(target).identity, *_FLAGS, *library))
     helper_id = hashlib.sha256(inputs.encode()).hexdigest()[:12]
     place = cache_folder() / "helpers" / helper_id / name
     if not os.access(place, os.X_OK) and not copy_prebuilt_helper(
         helper_id, name, target, place, progress
     ):
+        compiler, words = any_cpu_compiler(architecture), []
+        if with_tls:
+            made = tls_library(target, progress)
+            compiler, words = [*compiler, *made.compiler_flags], [*made.linker_flags]
+            target = target.model_copy(update={"features": (*target.features, *_OF_TLS)})
         with progress.step(f"Compiling a helper program for {architecture} boards (only once)"):
-            _compile(source, target, any_cpu_compiler(architecture), place)
+            _compile(source, target, compiler, place, words)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 
 
@@ -89,12 +110,14 @@ def any_cpu_compiler(architecture: str) -> list[str]:
     return [find_zig(target).definitions(target)["CMAKE_C_COMPILER"], *_FLAGS]
 
 
-def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> None:
+def _compile(
+    source: Path, target: Target, compiler: list[str], place: Path, libraries: Sequence[str]
+) -> None:
     with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
         made = Path(name) / source.stem
         try:
             done = subprocess.run(
-                [*compiler, f"-I{native_folder()}", "-o", str(made), str(source)],
+                [*compiler, f"-I{native_folder()}", "-o", str(made), str(source), *libraries],
                 # zig names its own files relative to a folder that contains them, and would compile
                 # its C library anew for each such folder, as it would for programs without symbols.
                 cwd=name,

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from armload.build.archive import Archive, EngineProject
+from armload.build.archive import LIBRARIES, Archive, EngineProject
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
 from armload.build.git import git
@@ -161,7 +161,14 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
                 "repository.",
                 "Add one: --source https://github.com/ggml-org/llama.cpp",
             )
-        return load_named(_KIND, name or _PINNED, Archive)
+        archive = load_named(_KIND, name or _PINNED, Archive)
+        if archive.engine in LIBRARIES:
+            raise UsageError(
+                f"--source {name}: {archive.label} is a library of armload's own programs, not an "
+                "engine.",
+                "Omit --source for armload's llama.cpp.",
+            )
+        return archive
     folder = Path(name).expanduser() if name.startswith("~/") else Path(name)
     if _is_folder(folder):
         require_utf_8(folder.resolve())  # it is recorded with what is built
@@ -172,7 +179,7 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
     else:
         address = address_of(name)
     if address is None:
-        files = nearest_first(name, data_names(_KIND))
+        files = nearest_first(name, [each for each in data_names(_KIND) if each not in LIBRARIES])
         raise UsageError(
             f"--source {shown(name)}: this is neither a source file, nor a folder, nor the "
             "address of a git repository.",

@@ -41,7 +41,13 @@ def own_program(
 
 
 def program_of_the_shell(
-    host: Host, layout: Layout, name: str, machine: str, progress: Progress
+    host: Host,
+    layout: Layout,
+    name: str,
+    machine: str,
+    progress: Progress,
+    *,
+    with_tls: bool = False,
 ) -> PurePosixPath:
     """Put a program of ours on a board, for its shell to start, and return where it lies.
 
@@ -50,13 +56,15 @@ def program_of_the_shell(
     Args:
         name: as in ``toolchains/board/``.
         machine: ``uname -m`` of the shell.
+        with_tls: with the TLS library.
     """
     if machine not in ARCHITECTURES:
         raise BoardError(
             f"{host.name}: its kernel is {machine}, but armload's program {name} runs on "
             f"{' and '.join(ARCHITECTURES)} only."
         )
-    return put_helper(host, layout, helper(name, progress, architecture=machine), progress)
+    ours = helper(name, progress, architecture=machine, with_tls=with_tls)
+    return put_helper(host, layout, ours, progress)
 
 
 def checksum_program(

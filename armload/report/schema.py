@@ -58,7 +58,12 @@ from armload.report.sweep import SweptCells
 from armload.report.tuning.result import TunedOnBoards
 from armload.runs.placing import Deployed
 from armload.services.listing import ListedService
-from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.managing import (
+    ChangedService,
+    RenewedCertificate,
+    ServiceKeys,
+    StoppedService,
+)
 from armload.services.status import BoardStatus
 from armload.services.switching import RolledBack
 from armload.services.updating import UpdatedService
@@ -244,6 +249,12 @@ DOCUMENTS = (
         name="updated-service",
         value=UpdatedService,
         title="an updated service",
+        verbs=("service.update",),
+    ),
+    Schema(
+        name="renewed-certificate",
+        value=RenewedCertificate,
+        title="a service's renewed certificate",
         verbs=("service.update",),
     ),
     Schema(

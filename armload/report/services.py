@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -27,14 +27,20 @@ from armload.report.board_state import throttling_words
 from armload.report.layout import Details, Prose, Table, whole
 from armload.report.on_boards import BoardsResult
 from armload.report.result import BoardOutcome, Part
+from armload.services.certificate import Certificate, CertificateState, service_url
 from armload.services.listing import ListedService
-from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.managing import (
+    ChangedService,
+    RenewedCertificate,
+    ServiceKeys,
+    StoppedService,
+)
 from armload.services.reaching import installed_key_file
 from armload.services.setting_up import InstalledService
 from armload.services.status import BoardStatus, ServiceStatus
 from armload.services.switching import RolledBack
 from armload.services.updating import UpdatedService
-from armload.services.version import AnsweredSpeed, InstalledModel
+from armload.services.version import AnsweredSpeed, InstalledModel, Listening
 from armload.serving.service import Service
 
 
@@ -125,7 +131,7 @@ class InstalledOnBoards(BoardsResult[InstalledService]):
         record = done.record
         return InstalledDocument(
             **dict(done),
-            url=f"http://{record.listening.words}/v1",
+            url=f"{service_url(record.listening, done.certificate)}/v1",
             api_key_file=str(installed_key_file(done.board, record.service)),
         )
 
@@ -138,12 +144,12 @@ class InstalledOnBoards(BoardsResult[InstalledService]):
 def installed_view(done: InstalledService) -> RenderableType:
     """Lay out an installed service: where it is reached, with what key, and how it is watched."""
     record, board = done.record, done.board
-    is_open = record.listening.is_open
     key = installed_key_file(board, record.service)
     rows: list[tuple[str, str | Text]] = [
         ("service", f"{record.service} on {board}, started by {record.init} whenever it boots"),
-        ("URL", whole(f"http://{record.listening.words}/v1")),
-        ("reached", "by other machines, with a key" if is_open else "on the board only"),
+        ("URL", whole(f"{service_url(record.listening, done.certificate)}/v1")),
+        ("reached", _reached_words(record.listening)),
+        *([("certificate", _certificate_words(done.certificate))] if done.certificate else []),
         ("API key", whole(f"in {key}")),
         *(("model", _model_words(each)) for each in record.models),
         *(("speed", _speed_words(each)) for each in done.speeds.models if each.token_s),
@@ -151,9 +157,20 @@ def installed_view(done: InstalledService) -> RenderableType:
         ("talk", whole(f"armload chat --board {board} --service {record.service}")),
         ("watch", whole(f"armload service.status --board {board}")),
     ]
-    if not is_open and done.forward:
+    if not record.listening.is_open and done.forward:
         rows.insert(4, ("from here", whole(done.forward)))
     return Details(rows)
+
+
+def _reached_words(listening: Listening) -> str:
+    if not listening.is_open:
+        return "on the board only"
+    who = "by the internet" if listening.may_be_public else "by other machines"
+    return f"{who}, {'encrypted, ' if listening.with_tls else ''}with a key"
+
+
+def _certificate_words(certificate: Certificate) -> str:
+    return f"for {', '.join(certificate.names)}; valid until {certificate.ends_utc[:10]}"
 
 
 def _model_words(model: InstalledModel) -> str:
@@ -170,16 +187,23 @@ def _speed_words(speed: AnsweredSpeed) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdatedOnBoards(BoardsResult[UpdatedService]):
+class UpdatedOnBoards(BoardsResult[UpdatedService | RenewedCertificate]):
     """A service that was changed on boards."""
 
-    of_several = ValueList[BoardOutcome[UpdatedService]]
+    of_several = ValueList[BoardOutcome[UpdatedService | RenewedCertificate]]
 
-    def document_of(self, done: UpdatedService) -> BaseModel:
+    def document_of(self, done: UpdatedService | RenewedCertificate) -> BaseModel:
         return done
 
     def view(self) -> Iterable[Part]:
         for done in self.done.values():
+            if isinstance(done, RenewedCertificate):
+                yield (
+                    f"{done.board}: {done.name} has its new certificate, "
+                    f"{_certificate_words(done.certificate)}. No connection was closed for it."
+                )
+                yield from (Prose(note) for note in done.notes)
+                continue
             record = done.record
             silent = f"the switch paused it for {format_seconds(done.silent_s)}"
             yield (
@@ -310,10 +334,12 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
     if service.exposed:
         yield (
             f"{name}: it listens on every address of the board, and the internet can now reach "
-            f"{', '.join(service.exposed)}, where keys travel unencrypted. Remove it: armload "
-            f"service.remove --board {board} --name {service.name}. Then install it again with "
-            "--listen and a private address."
+            f"{', '.join(service.exposed)}"
+            f"{'' if service.certificate_state else ', where keys travel unencrypted'}. Remove it: "
+            f"armload service.remove --board {board} --name {service.name}. Then install it again "
+            "with --listen and a private address."
         )
+    yield from (f"{name}: {each}" for each in _certificate_remarks(board, service))
     if service.unit == "edited":
         yield f"{name}: its unit ({service.init}) was edited by hand and is kept."
     if service.unit == "absent":
@@ -325,6 +351,32 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
         yield f"{name}: the board went back to this version by itself: {service.fell_back}."
     if service.last_end is not None:
         yield f"{name}: the server's last exit: {service.last_end}."
+
+
+_CERTIFICATE_VERBS: Mapping[CertificateState, str] = {
+    "valid": "is valid until",
+    "expires soon": "expires on",
+    "expired": "expired on",
+}
+
+
+def _certificate_remarks(board: str, service: ServiceStatus) -> Iterator[str]:
+    state, certificate = service.certificate_state, service.certificate
+    if state is None:
+        return
+    renew = (
+        f"Renew it: armload service.update --board {board} --name {service.name} "
+        "--tls-certificate FILE --tls-key FILE"
+    )
+    if certificate is not None:
+        verb = _CERTIFICATE_VERBS[state]
+        names, end = ", ".join(certificate.names), certificate.ends_utc[:10]
+        sentence = f"its certificate for {names} {verb} {end}."
+        yield sentence if state == "valid" else f"{sentence} {renew}"
+    else:
+        yield f"its file tls.pem has no certificate that can be read. {renew}"
+    if service.certificate_problem:
+        yield f"it does not use what is in its file tls.pem: {service.certificate_problem}. {renew}"
 
 
 def _slots(plan: ServingPlan) -> str:

@@ -112,22 +112,42 @@ def parse_addresses(lines: Iterable[str]) -> dict[Address, str]:
 
 
 def choose_listening(
-    host: Host, wanted: WantedAddress | None, taken: Mapping[int, str]
+    host: Host,
+    wanted: WantedAddress | None,
+    taken: Mapping[int, str],
+    *,
+    with_tls: bool = False,
+    may_be_public: bool = False,
 ) -> Listening:
     """Return where a service listens on a board.
 
     Args:
         wanted: as typed; none for the loopback.
         taken: ports of the board's services, each with the service's name.
+        with_tls: other machines are to reach it by TLS alone.
+        may_be_public: the internet may reach it.
 
     Raises:
         UsageError: the board has no such address, it is public, or the port is in use.
     """
-    addresses = _resolved(host, wanted.where) if wanted and wanted.where else (LOOPBACK,)
-    return Listening(addresses=addresses, port=_port(host, wanted.port if wanted else None, taken))
+    addresses: tuple[str, ...] = (LOOPBACK,)
+    if wanted is not None and wanted.where:
+        addresses = _resolved(host, wanted.where, may_be_public=may_be_public)
+    listening = Listening(
+        addresses=addresses,
+        port=_port(host, wanted.port if wanted else None, taken),
+        with_tls=with_tls,
+        may_be_public=may_be_public,
+    )
+    if with_tls and not listening.is_open:
+        raise UsageError(
+            "--tls-certificate: on the board's loopback there is nothing to encrypt.",
+            "Give an address of its network with --listen, or omit the certificate.",
+        )
+    return listening
 
 
-def _resolved(host: Host, where: str) -> tuple[str, ...]:
+def _resolved(host: Host, where: str, *, may_be_public: bool) -> tuple[str, ...]:
     there = board_addresses(host)
     address, network = _address(where), _network(where)
     if where in _WILDCARDS:
@@ -137,7 +157,8 @@ def _resolved(host: Host, where: str) -> tuple[str, ...]:
                 "ip nor ifconfig.",
                 "Install one of them, or listen on the loopback.",
             )
-        _refuse_public(host, there)
+        if not may_be_public:
+            _refuse_public(host, there)
         return (where,)
     if address is not None and address.is_loopback:
         return (LOOPBACK,) if isinstance(address, IPv4Address) else (LOOPBACK, where)
@@ -151,15 +172,18 @@ def _resolved(host: Host, where: str) -> tuple[str, ...]:
         raise UsageError(
             f"--listen {where}: {host.name} has no such address.", f"It has: {_shown(there)}."
         )
-    _refuse_public(host, {each: there[each] for each in found})
+    if not may_be_public:
+        _refuse_public(host, {each: there[each] for each in found})
     return (LOOPBACK, *(str(each) for each in found if not each.is_loopback))
 
 
 def exposed_addresses(host: Host, listening: Listening) -> tuple[str, ...]:
-    """Return public addresses of a board on which a service listens by now.
+    """Return public addresses of a board on which a service listens by now, and was not to.
 
     When it was installed, the board had none of them.
     """
+    if listening.may_be_public:
+        return ()
     wildcard = next((each for each in listening.addresses if each in _WILDCARDS), None)
     if wildcard is None:
         return ()
@@ -173,11 +197,10 @@ def _refuse_public(host: Host, addresses: Mapping[Address, str]) -> None:
     public = [str(each) for each in addresses if is_public(each)]
     if public:
         raise UsageError(
-            f"{host.name}: {', '.join(public)} can be reached from the internet, and armload's "
-            "llama-server has no TLS: a key sent in the clear protects nothing there.",
-            "Listen on the loopback or a private address, and put a reverse proxy with a "
-            f"certificate in front of the service: {data_path('docs', 'services.md')} has examples "
-            "for Caddy and nginx.",
+            f"{host.name}: {', '.join(public)} can be reached from the internet.",
+            "Listen on a private address. Or add --public with --tls-certificate and --tls-key: a "
+            "key sent in the clear protects nothing there. Or put a reverse proxy in front of the "
+            f"service: {data_path('docs', 'services.md')} has examples for Caddy and nginx.",
         )
 
 

@@ -121,6 +121,7 @@ def make_version(
     user: str | None,
     ids: UserIds | None,
     freed_bytes: int = 0,
+    knows_tls: bool = False,
 ) -> MadeVersion:
     """Check a service's models on a board, put what it needs there, and return its version.
 
@@ -133,6 +134,7 @@ def make_version(
         user: of its own, that it will run as; none for the login's.
         ids: of that user, where the supervisor has to become it.
         freed_bytes: that the version which runs now will give back.
+        knows_tls: its supervisor has to know TLS, because another version needs that.
 
     Raises:
         UsageError, BoardError: it cannot be; says why.
@@ -151,6 +153,13 @@ def make_version(
         key_file=layout.keys,
         sleep_idle_s=wanted.sleep_idle_s,
     )
+    holds_port = address.is_behind(where.binaries[SERVER].path)
+    if listening.with_tls and not holds_port:
+        raise UsageError(
+            "--tls-certificate: this llama.cpp is too old for it: its llama-server cannot listen "
+            "on a socket behind armload's supervisor.",
+            "Omit --source, or give a newer one.",
+        )
     engines, predictions = [], []
     for each, bare in zip(wanted.models, models, strict=True):
         plan = plan_for(bare, each.plan)
@@ -183,7 +192,8 @@ def make_version(
     deployment = deploy(host, board, payload, progress)
     files_layout = Layout(workdir=board.workdir)
     supervise = program_of_the_shell(
-        host, files_layout, SUPERVISE, deployment.shell_machine, progress
+        *(host, files_layout, SUPERVISE, deployment.shell_machine, progress),
+        with_tls=listening.with_tls or knows_tls,
     )
     largest = max(engines[0].payload, key=lambda item: item.size_bytes)
     reads = [item.remote for item in largest.items(files_layout)]
@@ -234,7 +244,6 @@ def make_version(
         init=init,
     )
     files = version_files(engines, context, record, layout, address)
-    holds_port = address.is_behind(where.binaries[SERVER].path)
     only = engines[0] if len(engines) == 1 else None
     files["supervisor"] = supervisor_lines(record, ids, holds_port=holds_port, only=only)
     return MadeVersion(

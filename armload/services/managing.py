@@ -19,6 +19,7 @@ from armload.core.values import Value, visible
 from armload.deploy.lease import leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import log_tail, wait_until_ready
+from armload.services.certificate import Certificate, TlsFiles, service_url
 from armload.services.folder import (
     delete_folder,
     end_by_hand,
@@ -39,6 +40,12 @@ from armload.services.reaching import (
 )
 from armload.services.state import ServiceOnBoard, check_own, installed_service, missing_of
 from armload.services.switching import settled
+from armload.services.tls_file import (
+    confirm_tls_file,
+    put_back_tls_file,
+    wait_until_shown,
+    write_tls_file,
+)
 from armload.services.unit import UnitFacts
 from armload.services.users import opened_to, user_for
 from armload.services.version import ServiceLayout
@@ -72,6 +79,21 @@ class ChangedService(Value):
     name: str
     done: Literal["restarted", "removed"]
     version: str | None
+
+
+class RenewedCertificate(Value):
+    """A service that shows another certificate.
+
+    Attributes:
+        url: by which other machines reach it.
+        notes: what is to be known of it, in sentences.
+    """
+
+    board: str
+    name: str
+    url: str
+    certificate: Certificate
+    notes: tuple[str, ...]
 
 
 class ServiceKeys(Value):
@@ -259,6 +281,40 @@ def change_keys(
             names=tuple(each.name for each in kept),
             added=new[0].key if new else None,
             revoked=tuple(revoke),
+        )
+
+
+def renew_certificate(
+    board: Board, progress: Progress, *, name: str, tls: TlsFiles, wait_s: float
+) -> RenewedCertificate | None:
+    """Replace the certificate of an installed service while it runs; requests go on.
+
+    Returns:
+        What it shows now; none where the service has no TLS so far, and nothing was done.
+
+    Raises:
+        RunError: it does not take it; the former one stays.
+    """
+    with leased_service(board, name, progress, wait_s=wait_s) as service:
+        host, layout, listening = service.host, service.layout, service.record.listening
+        if not listening.with_tls:
+            return None
+        facts = service.chosen.facts
+        write_tls_file(host, layout, tls, lambda path: opened_to(facts, service.unit, path))
+        try:
+            if service.state.is_alive:
+                with progress.step(f"Renewing the certificate of {layout.name} on {host.name}"):
+                    wait_until_shown(host, layout, tls)
+        except BaseException:
+            put_back_tls_file(host, layout)
+            raise
+        confirm_tls_file(host, layout)
+        return RenewedCertificate(
+            board=board.name,
+            name=layout.name,
+            url=service_url(listening, tls.certificate),
+            certificate=tls.certificate,
+            notes=tls.notes_for(listening),
         )
 
 

@@ -21,6 +21,7 @@ from armload.engines.server import LOOPBACK, SERVER
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_board, session
 from armload.services.asking import ask, wait_until_ready
+from armload.services.certificate import Certificate, TlsFiles
 from armload.services.folder import (
     ApiKey,
     delete_folder,
@@ -36,6 +37,7 @@ from armload.services.installing import act, install_unit, remove_unit
 from armload.services.listening import WantedAddress, choose_listening
 from armload.services.making import MadeVersion, WantedService, find_models, make_version
 from armload.services.state import ServiceOnBoard, installed_services
+from armload.services.tls_file import wait_until_shown, write_tls_file
 from armload.services.unit import UnitFacts, check_name, unit_name
 from armload.services.users import UserIds, ensure_user, hand_over, user_for
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
@@ -54,11 +56,13 @@ class InstalledService(Value):
         forward: the command that forwards its port to this machine; empty for a board that is not
             reached by SSH.
         speeds: of its first answers.
+        certificate: that other machines are shown; none without TLS.
         notes: what is to be known of it, in sentences.
     """
 
     board: str
     record: ServiceVersion
+    certificate: Certificate | None = None
     key_names: tuple[str, ...]
     keys_path: str
     forward: str
@@ -93,6 +97,8 @@ def install(
     keys: Sequence[ApiKey],
     overwrite: bool,
     key_kept: Callable[[str, ApiKey], object],
+    tls: TlsFiles | None = None,
+    may_be_public: bool = False,
 ) -> InstalledService:
     """Install a service, start it, and wait for its first tokens.
 
@@ -103,6 +109,8 @@ def install(
         keys: empty for one that nobody guesses.
         overwrite: a unit of that name that is not armload's, or was edited by hand.
         key_kept: is called with the board's name and the first key once it lies there.
+        tls: what other machines are shown; none for no TLS.
+        may_be_public: the internet may reach it.
 
     Raises:
         UsageError: there is a service of that name, or it cannot listen as wanted.
@@ -131,7 +139,11 @@ def install(
                 left = UnitFacts(name=wanted.name, folder=layout.folder)
                 undo(host, chosen, left, layout, progress)
                 there = installed_services(host, board.workdir)
-            listening = choose_listening(host, listen, ports_of(there))
+            listening = choose_listening(
+                *(host, listen, ports_of(there)),
+                with_tls=tls is not None,
+                may_be_public=may_be_public,
+            )
             bare = UnitFacts(
                 name=wanted.name,
                 folder=layout.folder,
@@ -148,6 +160,8 @@ def install(
                 unit = unit_of(layout, made.record)
                 write_version(host, layout, made.record.id, made.files)
                 write_keys(host, layout, keys)
+                if tls is not None:
+                    write_tls_file(host, layout, tls)
                 write_run(host, layout, run_script(made, layout), made.supervise)
                 install_unit(host, *chosen, unit, overwrite=overwrite)
                 switch(host, layout, made.record.id)
@@ -155,6 +169,8 @@ def install(
                     hand_over(host, *chosen, unit)
                 act(host, *chosen, unit, "start")
                 wait_until_ready(host, layout, made.record.id, progress)
+                if tls is not None:
+                    wait_until_shown(host, layout, tls)
                 speeds = ask(host, layout, made.record, keys[0].key, progress)
                 key_kept(board.name, keys[0])
                 write_speed(host, layout, made.record.id, speeds.model_dump_json())
@@ -168,7 +184,12 @@ def install(
         keys_path=str(layout.keys),
         forward=_forward(board, made.record.listening.port),
         speeds=speeds,
-        notes=(*made.notes, *([note] if note else [])),
+        certificate=tls.certificate if tls else None,
+        notes=(
+            *made.notes,
+            *(tls.notes_for(made.record.listening) if tls else ()),
+            *([note] if note else []),
+        ),
     )
 
 

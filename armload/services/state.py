@@ -13,6 +13,7 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, TransferError, UsageError
 from armload.core.shell import call, render
 from armload.core.values import Count, Value, parse_json, whole_number
+from armload.services.certificate import Certificate, certificate_told
 from armload.services.unit import is_name
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion, services_folder
 
@@ -45,6 +46,8 @@ class SupervisorState(BaseModel):
 
     Attributes:
         beside: a version that runs beside this one has requests, or may get some.
+        certificate: SHA-256 of the certificate in force; empty where none is, none without TLS.
+        certificate_problem: why the file that lies there now is not in force; empty if it is.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,6 +65,8 @@ class SupervisorState(BaseModel):
     beside: bool = False
     log_dropped_bytes: Count = 0
     memory_bytes: Count | None = None
+    certificate: str | None = None
+    certificate_problem: str | None = None
 
     def is_news(self, before: SupervisorState | None) -> bool:
         """Say whether the server has ended, or a version was given up, since another note."""
@@ -88,6 +93,7 @@ class ServiceOnBoard(Value):
         record: of the version in force; none where that cannot be read.
         speed: of that version, right after it was started first.
         state: as noted last; none before its first start.
+        certificate: in its file; none where there is none, or this login cannot read it.
         is_alive: the supervisor runs now.
         up_s: of the board.
         boot_id: of the board's boot; empty where it was not told.
@@ -102,6 +108,7 @@ class ServiceOnBoard(Value):
     record: ServiceVersion | None = None
     speed: AnsweredSpeeds | None = None
     state: SupervisorState | None = None
+    certificate: Certificate | None = None
     is_alive: bool = False
     up_s: Count
     boot_id: str = ""
@@ -246,6 +253,8 @@ def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoar
             kept = found[-1]["kept"]
             assert isinstance(kept, list)  # noqa: S101
             kept.append(PurePosixPath(rest).parent.name)
+        elif word == "#certificate":
+            found[-1]["certificate"] = certificate_told(rest)
         elif word == "#alive":
             found[-1]["is_alive"] = True
         elif word in _FIELDS:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Annotated, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 import requests
 from pydantic import Field
@@ -23,6 +24,7 @@ from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value, parse_json
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.services.asking import reached
+from armload.services.certificate import Certificate, CertificateState
 from armload.services.init_systems import choose
 from armload.services.installing import UnitState, unit_state
 from armload.services.listening import exposed_addresses
@@ -79,6 +81,9 @@ class ServiceStatus(Value):
             the login cannot see that.
         missing: what its version needs and is not on the board.
         exposed: public addresses that the board has by now, and on which it listens.
+        certificate: that is in its file on the board; none without TLS.
+        certificate_state: whether clients accept it by its time; none without TLS.
+        certificate_problem: why the service does not show the one in its file; else none.
         activity: of each model; empty where it does not answer.
     """
 
@@ -101,6 +106,9 @@ class ServiceStatus(Value):
     unit: Presence | None = None
     missing: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
+    certificate: Certificate | None = None
+    certificate_state: CertificateState | None = None
+    certificate_problem: str | None = None
     activity: tuple[ModelActivity, ...] = ()
 
 
@@ -187,7 +195,20 @@ def _status(host: Host, board: Board, found: ServiceOnBoard) -> ServiceStatus:
         missing=missing_of(host, board.workdir, record) if record else (),
         exposed=exposed_addresses(host, record.listening) if record else (),
         activity=activity,
+        **_certificate_fields(found),
     )
+
+
+def _certificate_fields(found: ServiceOnBoard) -> dict[str, Any]:
+    record, state, certificate = found.record, found.state, found.certificate
+    if record is None or not record.listening.with_tls or found.owner:
+        return {}
+    problem = state.certificate_problem if state and found.is_alive else None
+    return {
+        "certificate": certificate,
+        "certificate_state": certificate.state(datetime.now(UTC)) if certificate else "unreadable",
+        "certificate_problem": problem or None,
+    }
 
 
 def _unit(

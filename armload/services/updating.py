@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
+from armload.boards.host import Host
 from armload.boards.ports import free_port
 from armload.boards.probe import probe
-from armload.core.errors import ArmloadError, RunError
+from armload.core.errors import ArmloadError, RunError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import quote
 from armload.core.values import Value
@@ -20,6 +22,7 @@ from armload.engines.weights import BoardMemory
 from armload.runs.request import Request
 from armload.runs.session import leased_board, session
 from armload.services.asking import ask, wait_until_ready
+from armload.services.certificate import TlsFiles
 from armload.services.folder import (
     delete_version,
     end_trying,
@@ -49,8 +52,15 @@ from armload.services.switching import (
     take_back,
     watch,
 )
-from armload.services.users import UserIds, ensure_user, hand_over
-from armload.services.version import AnsweredSpeeds, InstalledModel, ServiceVersion
+from armload.services.tls_file import (
+    confirm_tls_file,
+    put_back_tls_file,
+    remove_tls_file,
+    wait_until_shown,
+    write_tls_file,
+)
+from armload.services.users import UserIds, ensure_user, hand_over, opened_to
+from armload.services.version import AnsweredSpeeds, InstalledModel, Listening, ServiceVersion
 from armload.services.version_files import supervisor_lines
 
 _FINISHES_WITHIN_S = 300.0
@@ -89,6 +99,10 @@ class _Change(NamedTuple):
     slower: float
     watched_s: float
     progress: Progress
+    tls: TlsFiles | None = None
+
+    def opened(self, path: PurePosixPath) -> str:
+        return opened_to(self.service.chosen.facts, self.service.unit, path)
 
 
 def update(
@@ -102,6 +116,8 @@ def update(
     sleep_idle_s: int | None,
     slower: float,
     overwrite: bool,
+    tls: TlsFiles | None = None,
+    without_tls: bool = False,
     watched_s: float = WATCHED_S,
 ) -> UpdatedService:
     """Put a new version of a service in force, if it answers and is not certainly slower.
@@ -112,6 +128,8 @@ def update(
         changed: what is set here changes of every model's plan.
         slower: more time per token, as a share, for which the old version is kept.
         overwrite: also a unit that was edited by hand.
+        tls: what other machines are shown; none for what they are shown now.
+        without_tls: they reach it without, from now on.
         watched_s: after the switch, in which a crash makes the old version come back.
 
     Raises:
@@ -127,6 +145,7 @@ def update(
             service = reached_on(host, board, name)
             service = settled(service, progress)
             old = service.record
+            listening = _listening(host, old.listening, tls, without_tls=without_tls)
             wanted = WantedService(
                 name=service.layout.name,
                 models=_wanted(old, models, changed),
@@ -139,15 +158,33 @@ def update(
             if found is None:
                 found = find_models(wanted.models, progress)
             made = make_version(
-                *(where, wanted, found, old.listening, progress),
+                *(where, wanted, found, listening, progress),
                 init=old.init,
                 user=old.user,
                 ids=ids,
                 freed_bytes=held_bytes or 0 if service.state.is_alive else 0,
+                knows_tls=old.listening.with_tls,  # a rollback keeps the supervisor
             )
             key = key_of(host, service.layout)
-            change = _Change(service, made, own, key, slower, watched_s, progress)
+            change = _Change(service, made, own, key, slower, watched_s, progress, tls)
             return _carried_out(change, overwrite=overwrite)
+
+
+def _listening(host: Host, old: Listening, tls: TlsFiles | None, *, without_tls: bool) -> Listening:
+    if tls is not None and not old.is_open:
+        raise UsageError(
+            f"--tls-certificate: the service listens on the loopback of {host.name} alone, where "
+            "there is nothing to encrypt.",
+            "Install it with --listen.",
+        )
+    if without_tls and old.may_be_public:
+        raise UsageError(
+            f"--no-tls: the internet may reach the service on {host.name}, and a key sent in the "
+            "clear protects nothing there.",
+            "Install it with --listen and a private address instead.",
+        )
+    with_tls = not without_tls and (tls is not None or old.with_tls)
+    return old.model_copy(update={"with_tls": with_tls})
 
 
 def _wanted(
@@ -197,6 +234,8 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
     is_switched, trying = False, ExitStack()
     try:
         write_version(host, layout, version_id, made.files)
+        if change.tls is not None:
+            write_tls_file(host, layout, change.tls, change.opened)
         if service.unit.user:
             hand_over(host, *service.chosen, service.unit)
         if is_beside:
@@ -221,6 +260,8 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         if stays:
             _finish_beside(change)
             trying.close()
+        if change.tls is not None:
+            wait_until_shown(host, layout, change.tls)
         speeds = ask(host, layout, made.record, change.key, progress)
         if not is_beside:
             changes = _compared(change, speeds)
@@ -228,6 +269,10 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         write_speed(host, layout, version_id, speeds.model_dump_json())
         kept = [each for each in service.state.kept if each not in (old.id, version_id)]
         switch(host, layout, version_id, former=old.id, confirmed=True, removed=kept)
+        if change.tls is not None:
+            confirm_tls_file(host, layout)
+        elif not made.record.listening.with_tls and not old.listening.with_tls:
+            remove_tls_file(host, layout)
     except BaseException:
         with trying:
             _undo(change, is_switched=is_switched)
@@ -243,7 +288,11 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
         speeds=speeds,
         changes=changes,
         silent_s=silent_s,
-        notes=(*made.notes, *([note] if kept_unit else [])),
+        notes=(
+            *made.notes,
+            *(change.tls.notes_for(made.record.listening) if change.tls else ()),
+            *([note] if kept_unit else []),
+        ),
     )
 
 
@@ -309,6 +358,8 @@ def _compared(change: _Change, speeds: AnsweredSpeeds) -> tuple[SpeedChange, ...
 def _undo(change: _Change, *, is_switched: bool) -> None:
     """Let the old version go on after a failed update; what cannot be done now is said."""
     service = change.service
+    if change.tls is not None:
+        put_back_tls_file(service.host, service.layout)
     if is_switched and not take_back(service, service.record.id, change.progress):
         return
     try:

@@ -73,15 +73,26 @@ class Listening(Value):
     Attributes:
         addresses: of the board, its loopback first unless a wildcard includes it.
         port: the same on all.
+        with_tls: other machines reach it by TLS alone.
+        may_be_public: a person wants the internet to reach it.
     """
 
     addresses: tuple[str, ...]
     port: Annotated[int, Field(ge=1, le=65535)]
+    with_tls: bool = False
+    may_be_public: bool = False
+
+    @property
+    def open_addresses(self) -> tuple[str, ...]:
+        """The addresses on which other machines reach it."""
+        return tuple(
+            each for each in self.addresses if not each.startswith("127.") and each != "::1"
+        )
 
     @property
     def is_open(self) -> bool:
         """Whether other machines reach it."""
-        return any(not each.startswith("127.") and each != "::1" for each in self.addresses)
+        return bool(self.open_addresses)
 
     @property
     def words(self) -> str:
@@ -190,6 +201,11 @@ class ServiceLayout(Value):
     @property
     def key_names(self) -> PurePosixPath:
         return self.folder / "keys.json"
+
+    @property
+    def tls(self) -> PurePosixPath:
+        """The file with its certificate and private key."""
+        return self.folder / "tls.pem"
 
     @property
     def log(self) -> PurePosixPath:

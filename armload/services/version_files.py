@@ -109,6 +109,8 @@ def supervisor_lines(
     }
     if holds_port:
         own["listen"] = ",".join(record.listening.addresses if port is None else [LOOPBACK])
+        if record.listening.with_tls and port is None:
+            own["tls"] = "yes"
     if record.memory_limit_bytes is not None:
         own["memory_limit_bytes"] = record.memory_limit_bytes
     if only is not None and only.kept_slots:

@@ -46,8 +46,14 @@ from armload.report.services import ServedModel
 from armload.runs import store
 from armload.runs.fetch import Pulled
 from armload.runs.placing import Deployed
+from armload.services.certificate import Certificate, TlsFiles
 from armload.services.listing import ListedService
-from armload.services.managing import ChangedService, ServiceKeys, StoppedService
+from armload.services.managing import (
+    ChangedService,
+    RenewedCertificate,
+    ServiceKeys,
+    StoppedService,
+)
 from armload.services.setting_up import InstalledService
 from armload.services.status import BoardStatus
 from armload.services.switching import RolledBack
@@ -192,6 +198,26 @@ def _stopped(kind: Any, name: str, folder: Path | None = None) -> Callable[..., 
     return returning(
         StoppedService(board="kitchen", name=name, kind=kind, models="small.gguf", folder=folder)
     )
+
+
+_CERTIFICATE = Certificate(
+    names=("llm.example.org", "192.168.1.20"),
+    begins_utc="2026-11-01T00:00:00+00:00",
+    ends_utc="2027-01-30T00:00:00+00:00",
+    sha256="5e" * 32,
+)
+_TLS = {
+    "armload.services.certificate.read_tls_files": returning(
+        TlsFiles(certificate=_CERTIFICATE, pem="")
+    )
+}
+
+
+def _installed_with_tls(*_: object, **__: object) -> InstalledService:
+    done = value("installed", InstalledService)
+    listening = done.record.listening.model_copy(update={"port": 8443, "with_tls": True})
+    record = done.record.model_copy(update={"listening": listening})
+    return done.model_copy(update={"record": record, "certificate": _CERTIFICATE})
 
 
 def _changed(done: Any) -> Callable[..., object]:
@@ -450,6 +476,11 @@ DONE: Mapping[str, StandIns] = {
     "service.install --board kitchen --model small.gguf --name tutor": {
         "armload.services.setting_up.install": reading("installed", InstalledService),
     },
+    "service.install --board kitchen --model small.gguf --name tutor --listen eth0:8443 "
+    "--tls-certificate chain.pem --tls-key private.key": {
+        **_TLS,
+        "armload.services.setting_up.install": _installed_with_tls,
+    },
     "service.list --board kitchen,cellar": {"armload.services.listing.services_of": _listed},
     "service.list --board kitchen": {"armload.services.listing.services_of": returning(())},
     "service.status --board kitchen,cellar": {"armload.services.status.board_status": _status},
@@ -465,6 +496,18 @@ DONE: Mapping[str, StandIns] = {
     "service.restart --board kitchen": {"armload.services.managing.restart": _changed("restarted")},
     "service.update --board kitchen --slots 2": {
         "armload.services.updating.update": reading("updated", UpdatedService),
+    },
+    "service.update --board kitchen --tls-certificate chain.pem --tls-key private.key": {
+        **_TLS,
+        "armload.services.managing.renew_certificate": returning(
+            RenewedCertificate(
+                board="kitchen",
+                name="tutor",
+                url="https://192.168.1.20:8443",
+                certificate=_CERTIFICATE,
+                notes=("The certificate is self-signed.",),
+            )
+        ),
     },
     "service.rollback --board kitchen": {
         "armload.services.switching.roll_back": returning(

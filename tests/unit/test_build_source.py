@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.archive import Archive, digest_of, unpack, unpacked
+from armload.build.archive import LIBRARIES, Archive, digest_of, unpack, unpacked
 from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
@@ -59,7 +59,7 @@ def test_how_a_source_is_compiled_is_part_of_its_identity() -> None:
     assert len(ids | {source.identity}) == 1 + len(others)
 
 
-@pytest.mark.parametrize("name", data_names("toolchains/sources"))
+@pytest.mark.parametrize("name", sorted({*data_names("toolchains/sources")} - {*LIBRARIES}))
 def test_every_shipped_source_is_found_by_its_name_and_says_what_it_is(name: str) -> None:
     source = choose(name, ref="", progress=Silent())
     assert isinstance(source, Archive)
@@ -313,3 +313,8 @@ def test_distributed_llama_is_pinned_and_named_by_its_own_commit() -> None:
     assert project_of(source) == "distributed-llama"
     assert project_of(pinned_source()) == "llama.cpp"
     assert engine_name(source.label, source.commit[:12]) == "distributed-llama 8d624a7"
+
+
+def test_a_library_is_no_engine() -> None:
+    with pytest.raises(UsageError, match="not an engine"):
+        choose("s2n-tls", ref="", progress=Silent())

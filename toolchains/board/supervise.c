@@ -11,6 +11,8 @@
  *                          ready, and four times per silence_s after that
  *     listen               addresses, separated by commas, whose port is held for the service, which
  *                          listens on private/server.sock instead; see supervise_front.h
+ *     tls                  yes: with listen, other machines reach the port by TLS alone, with what is in
+ *                          FOLDER/tls.pem; see supervise_tls.h (no)
  *     drain_s              how long requests that it has may take before another version replaces it
  *                          (300); only with listen
  *     slots, slots_key     of how many slots it keeps what they hold over a restart, and a number that
@@ -94,6 +96,7 @@ static struct {
     char last_end[END_BYTES];
     char fell_from[ID_BYTES], fell_why[END_BYTES];
     bool is_told_ready, lacks_address, told_beside;
+    int told_pem_changes;
     sigset_t mask;
 } service = {.phase = PAUSING, .drained_ms = INT64_MAX, .started_ms = INT64_MAX, .ready_ms = INT64_MAX, .ended_ms = INT64_MAX};
 
@@ -112,10 +115,26 @@ static size_t append_boot(char *line, size_t length)
     return armload_append(line, length, ",\"boot_id\":\"%.*s\"", (int)strspn(text, "0123456789abcdef-"), text);
 }
 
+static enum pem_problem problem_of_certificate(void)
+{
+    unsigned problem = passing == NULL ? PEM_USED : (unsigned)passing->pem_problem;
+    return problem < PEM_PROBLEM_COUNT ? (enum pem_problem)problem : PEM_UNUSABLE;
+}
+
 /* Whether the version beside this one has requests, or may get some. */
 static bool has_beside(void)
 {
     return passing != NULL && (passing->to == BESIDE || passing->busy[BESIDE] > 0);
+}
+
+/* The process that passes connections on may write anything there. */
+static size_t append_certificate(char *line, size_t length)
+{
+    char sum[sizeof passing->certificate] = "";
+    if (passing != NULL)
+        memcpy(sum, passing->certificate, sizeof sum - 1);
+    return armload_append(line, length, ",\"certificate\":\"%.*s\",\"certificate_problem\":\"%s\"",
+                          (int)strspn(sum, "0123456789abcdef"), sum, PEM_PROBLEMS[problem_of_certificate()]);
 }
 
 static void put_state(int64_t now)
@@ -143,6 +162,8 @@ static void put_state(int64_t now)
                                 service.fell_why);
     service.told_beside = has_beside();
     length = armload_append(line, length, ",\"beside\":%s", service.told_beside ? "true" : "false");
+    if (service.version.settings.with_tls)
+        length = append_certificate(line, length);
     length = armload_append(line, length, ",\"log_dropped_bytes\":%" PRId64 ",\"memory_bytes\":%" PRId64 "}\n",
                             record.dropped_bytes, service.memory_bytes);
     bool is_put = replace_file("state", line, length);
@@ -361,6 +382,15 @@ static void reach_out(int64_t now)
     }
     if (record.dropped_bytes != service.told_dropped_bytes && service.state_ms > now + SOON_MS)
         service.state_ms = now + SOON_MS;
+    if (passing != NULL && passing->pem_changes != service.told_pem_changes) {
+        service.told_pem_changes = passing->pem_changes;
+        enum pem_problem problem = problem_of_certificate();
+        if (problem == PEM_USED)
+            tell("%s: its certificate is in force", PEM_FILE);
+        else
+            tell("%s: %s; keeping the certificate that is in force, if any", PEM_FILE, PEM_PROBLEMS[problem]);
+        service.state_ms = now;
+    }
     if (now >= service.state_ms || (service.told_beside && !has_beside()))
         put_state(now);
 }

@@ -47,7 +47,7 @@ static bool is_same_front(const struct settings *settings)
 {
     const struct settings *now = &front.settings;
     return front.count > 0 && front.count == settings->listener_count && now->uid == settings->uid
-           && now->gid == settings->gid
+           && now->gid == settings->gid && now->with_tls == settings->with_tls
            && memcmp(now->listeners, settings->listeners, sizeof now->listeners) == 0;
 }
 
@@ -74,7 +74,7 @@ static bool start_passer(const struct settings *settings)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(CANNOT_RUN);
-    pass_for_ever(front.files, front.count);
+    pass_for_ever(front.files, front.count, settings->with_tls);
 }
 
 /* Opens the port where the version wants that and it is not open yet; false with errno. */

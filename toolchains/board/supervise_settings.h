@@ -22,7 +22,7 @@ struct settings {
     int64_t failures, pause_s, settled_s, silence_s, stop_s, drain_s, slots, slots_key;
     struct sockaddr_storage address, listeners[MOST_LISTENERS];
     int listener_count;
-    bool only_connects;
+    bool only_connects, with_tls;
 };
 
 static const int64_t UNSET = INT64_MIN;
@@ -110,7 +110,20 @@ static bool set_health(struct settings *settings, const char *text)
     return settings->only_connects || strcmp(text, "yes") == 0;
 }
 
-static const char *const WORDS[] = {"address", "health", "listen"};
+static bool set_tls(struct settings *settings, const char *text, const char **problem)
+{
+    settings->with_tls = strcmp(text, "yes") == 0;
+#ifndef ARMLOAD_TLS
+    if (settings->with_tls)
+        *problem = "is not possible with this program, which was built without it";
+    return strcmp(text, "no") == 0;
+#else
+    (void)problem;
+    return settings->with_tls || strcmp(text, "no") == 0;
+#endif
+}
+
+static const char *const WORDS[] = {"address", "health", "listen", "tls"};
 
 /* Each key at most once: bits of seen are those of the numbers, then of the others. */
 static bool set(struct settings *settings, const char *name, const char *text, unsigned *seen, const char **problem)
@@ -126,7 +139,8 @@ static bool set(struct settings *settings, const char *name, const char *text, u
     return index < KEY_COUNT        ? set_number(settings, &KEYS[index], text)
            : index == KEY_COUNT     ? set_address(&settings->address, text)
            : index == KEY_COUNT + 1 ? set_health(settings, text)
-                                    : set_listeners(settings, text);
+           : index == KEY_COUNT + 2 ? set_listeners(settings, text)
+                                    : set_tls(settings, text, problem);
 }
 
 __attribute__((format(printf, 2, 3))) static bool refuse(char *problem, const char *format, ...)
@@ -162,6 +176,8 @@ static bool parse_settings(char *text, struct settings *settings, char *problem)
         return refuse(problem, "its supervisor file has no port");
     if ((settings->uid == UNSET) != (settings->gid == UNSET))
         return refuse(problem, "its supervisor file must have both uid and gid, or neither");
+    if (settings->with_tls && settings->listener_count == 0)
+        return refuse(problem, "its supervisor file has tls without listen");
     /* sin6_port is at the same place. */
     ((struct sockaddr_in *)&settings->address)->sin_port = htons((uint16_t)settings->port);
     for (int i = 0; i < settings->listener_count; i++)

@@ -21,14 +21,24 @@ from armload.cli.options import (
 )
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
-from armload.core.options import Duration, Names, Option, OptionGroup, Share
+from armload.core.options import (
+    Alternatives,
+    Duration,
+    Exclusive,
+    Names,
+    Option,
+    OptionGroup,
+    Share,
+)
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Waiting
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
     from armload.report.result import Result
+    from armload.services.certificate import TlsFiles
     from armload.services.making import WantedModel
+    from armload.services.managing import RenewedCertificate
     from armload.services.setting_up import InstalledService
     from armload.services.updating import UpdatedService
 
@@ -108,6 +118,33 @@ class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, Output
             heading="Service",
         ),
     ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Option(
+            "PEM file with the certificate that other machines are shown, and those that issued it",
+            "FILE",
+            "no encryption",
+            heading="Service",
+            needs="listen",
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Option(
+            "PEM file with the certificate's private key, which only you can read",
+            "FILE",
+            heading="Service",
+            needs="tls_certificate",
+        ),
+    ] = None
+    public: Annotated[
+        bool,
+        Option(
+            "let --listen take addresses that the internet can reach",
+            heading="Service",
+            needs="tls_certificate",
+        ),
+    ] = False
     init: Annotated[
         InitName | None,
         Option(
@@ -175,6 +212,7 @@ def install(options: InstallOptions) -> Result:
     progress = terminal.progress()
     listen = WantedAddress.read(options.listen) if options.listen else None
     keys = keys_in_file(options.key_file) if options.key_file else ()
+    tls = _tls_files(options.tls_certificate, options.tls_key)
 
     def put(board: str, own: Progress) -> InstalledService:
         request = options.part(Request).model_copy(update={"board": board})
@@ -192,9 +230,24 @@ def install(options: InstallOptions) -> Result:
             keys=keys,
             overwrite=options.overwrite,
             key_kept=lambda name, key: keep_installed_key(name, options.name, key),
+            tls=tls,
+            may_be_public=options.public,
         )
 
     return InstalledOnBoards(outcomes=in_turn(boards_called(options.board), put, progress))
+
+
+def _tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
+    from armload.core.errors import UsageError
+    from armload.services.certificate import read_tls_files
+
+    if certificate is None:
+        return None
+    if key is None:
+        raise UsageError(
+            "--tls-certificate needs the certificate's private key.", "Add it: --tls-key FILE"
+        )
+    return read_tls_files(certificate, key)
 
 
 def _whole(seconds: float | None) -> int | None:
@@ -374,6 +427,13 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
 
     kept: ClassVar[frozenset[str]] = frozenset(ServiceModels.model_fields)
 
+    alternatives: ClassVar[Alternatives] = (
+        *ServiceModels.alternatives,
+        Exclusive(
+            (("no_tls",), ("tls_certificate",)), "Remove one.", "one removes what the other adds"
+        ),
+    )
+
     name: Annotated[str, _NAME] = ""
     slower: Annotated[
         Share,
@@ -387,6 +447,27 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
     overwrite: Annotated[
         bool, Option("replace a unit that was edited by hand", heading="Service")
     ] = False
+    tls_certificate: Annotated[
+        Path | None,
+        Option(
+            "PEM file with a renewed certificate, and those that issued it; with its key alone, it "
+            "is taken up without a restart",
+            "FILE",
+            heading="Service",
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Option(
+            "PEM file with the certificate's private key, which only you can read",
+            "FILE",
+            heading="Service",
+            needs="tls_certificate",
+        ),
+    ] = None
+    no_tls: Annotated[bool, Option("serve without encryption from now on", heading="Service")] = (
+        False
+    )
 
 
 @verb(UpdateOptions, keeps=True, takes_back=True)
@@ -398,13 +479,24 @@ def update(options: UpdateOptions) -> Result:
     values.
     Example: armload service.update --board dayu200 --name tutor --model new.gguf
     """
+    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.fleet.in_turn import in_turn
     from armload.report.services import UpdatedOnBoards
+    from armload.services.managing import renew_certificate
     from armload.services.updating import update as update_there
 
-    def put(board: str, own: Progress) -> UpdatedService:
+    tls = _tls_files(options.tls_certificate, options.tls_key)
+    changes = {*ServiceModels.model_fields, *EngineSource.model_fields} & options.model_fields_set
+
+    def put(board: str, own: Progress) -> UpdatedService | RenewedCertificate:
+        if tls is not None and not changes:
+            renewed = renew_certificate(
+                load_board(board), own, name=options.name, tls=tls, wait_s=options.wait_s
+            )
+            if renewed is not None:
+                return renewed
         request = options.part(Request).model_copy(update={"board": board})
         names_models = bool(options.model or options.plan or options.type)
         return update_there(
@@ -417,6 +509,8 @@ def update(options: UpdateOptions) -> Result:
             sleep_idle_s=_whole(options.sleep_idle),
             slower=options.slower,
             overwrite=options.overwrite,
+            tls=tls,
+            without_tls=options.no_tls,
         )
 
     boards = boards_called(options.board)

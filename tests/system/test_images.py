@@ -7,6 +7,7 @@ import json
 import subprocess
 import wave
 from collections import Counter
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -120,8 +121,8 @@ def test_the_weights_of_a_model_that_sees_are_streamed_after_the_last_image(ann:
     projector = write_projector(folder / "mmproj-wide-f32.gguf", width=WIDE.width)
     wide.unlink()
     words = ("--model", str(model), "--image", "a.png,b.jpg", "--prompt", "x", "-n", "6")
-    mapped = ann.benches(*words, "--weights", "mapped", "--threads", "1", board=BOARD)
-    given = ("--weights", "streamed", "--resident", "8MB", "--threads", "1")
+    mapped = ann.benches(*words, "--weights", "mapped", board=BOARD)
+    given = ("--weights", "streamed", "--resident", "8MB")
     run = ann.benches(*words, *given, board=BOARD)
     assert run["text"] == mapped["text"]
     weights = run["trace"]["weights"][-1]
@@ -136,7 +137,8 @@ def test_the_weights_of_a_model_that_sees_are_streamed_after_the_last_image(ann:
     assert sum(each["media_tokens"] for each in steps) == 70 + 64
     assert all(each["storage_wait_ns"] is not None for each in steps[first:])
     streamed_bytes = weights["weights_bytes"] - weights["locked_bytes"]
-    assert steps[-1]["read_bytes"] == pytest.approx(streamed_bytes, rel=0.1)
+    read = median(each["read_bytes"] for each in steps[-5:-1])
+    assert read == pytest.approx(streamed_bytes, rel=0.2)
     memory = run["prediction"]["memory"]
     assert run["prediction"]["verdict"] == "streams"
     assert memory["projector_bytes"] > projector.stat().st_size

@@ -68,7 +68,7 @@ CLASSES = ("AutoModelForCausalLM", "AutoModelForImageTextToText", "AutoModelForM
 """Of transformers, for text, images and sounds; the last is of version 5."""
 
 TAKEN = re.compile(r"control-looking token: +(\d+) '(.*)' was not control-type")
-ENGINE_ERROR = re.compile(r"error|ASSERT|what\(\)", re.IGNORECASE)
+ENGINE_ERROR = re.compile(r"error|ASSERT|what\(\)|\.cpp:\d+: ", re.IGNORECASE)
 
 
 class EngineError(Exception):

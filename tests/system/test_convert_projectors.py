@@ -14,13 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import PIL
 import pytest
 from gguf import GGUFReader
 
+from armload.build.builder import build
+from armload.build.programs import SEEING_SCORER
+from armload.build.target import load_target
 from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import COMPARING
 from armload.conversion.checkpoints.installing import KIND
-from armload.core.places import cache_folder
+from armload.core.places import cache_folder, data_path
 from armload.models.packaged import word_problems_model
 from tests import projector_checkpoints
 from tests.checkpoints import checkpoint_of
@@ -66,10 +70,10 @@ def with_checkpoints(folder: Path) -> Person:
     return person
 
 
-def in_environment(*words: str) -> str:
+def in_environment(*words: str, beside: Path = Path("nothing")) -> str:
     """Run a script in the converters' environment, with today's transformers."""
     (python,) = (cache_folder() / KIND).glob("*/bin/python")
-    today = os.environ | {"PYTHONPATH": str(python.parents[1] / COMPARING)}
+    today = os.environ | {"PYTHONPATH": f"{python.parents[1] / COMPARING}{os.pathsep}{beside}"}
     done = subprocess.run(
         [str(python), "-s", *words], check=True, stdout=subprocess.PIPE, text=True, env=today
     )
@@ -87,12 +91,77 @@ def measured(person: Person, kind: str) -> dict[str, Any]:
     return found
 
 
-def row(kind: str, found: dict[str, Any]) -> str:
+def row(kind: str, found: dict[str, Any], prepared: dict[str, float]) -> str:
     what = f"{found['width']}x{found['height']}" if "width" in found else f"{found['seconds']:g} s"
     shares = (each["difference"] / each["largest"] for each in (found, found["after"]))
-    return f"| {kind} | {what} | {found['tokens']} | " + " | ".join(
-        f"{share:.4%}" for share in shares
-    )
+    cells = (kind, what, found["tokens"], *(f"{share:.3%}" for share in shares))
+    apart = f"{prepared['largest']:.2g} ({prepared['mean']:.2g})"
+    return f"| {' | '.join(map(str, cells))} | {apart} of {prepared['range']:.3g} |"
+
+
+PREPARED = """
+import json, sys, wave
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import check_projector as c
+import numpy, torch
+from PIL import Image
+from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor
+checkpoint, file, projector, program, folder = sys.argv[2:]
+config, scorer = AutoConfig.from_pretrained(checkpoint), c.Scorer(program, file, Path(folder))
+kind, given = config.model_type, scorer.folder / c.IMAGE
+c.write_image(given)
+c.write_sound(scorer.folder / c.SOUND)
+parts = c.seen_by(projector, scorer, c.SOUND if kind in c.HEARING else c.IMAGE)["inputs"]
+settings = json.loads((Path(checkpoint) / "preprocessor_config.json").read_text())
+if kind in c.HEARING:
+    with wave.open(str(scorer.folder / c.SOUND)) as sound:
+        samples = numpy.frombuffer(sound.readframes(sound.getnframes()), "<i2") / 32768
+    extract = AutoFeatureExtractor.from_pretrained(checkpoint)
+    own = extract(samples, sampling_rate=c.RATE_HZ, return_tensors="np").input_features
+    apart, most = abs(own - numpy.concatenate(parts)), float(own.max() - own.min())
+elif kind == "lfm2_vl":  # its class needs torchvision, which resizes so
+    scale, mean = (numpy.array(settings[f"image_{each}"]) * 255 for each in ("std", "mean"))
+    pixels = torch.from_numpy(numpy.array(Image.open(given)).transpose(2, 0, 1))[None].float()
+    usual = {"mode": "bilinear", "antialias": True}
+    own = [torch.nn.functional.interpolate(pixels, part.shape[1:], **usual) for part in parts]
+    own = [each.round().clamp(0, 255)[0].numpy().transpose(1, 2, 0) for each in own]
+    other = [part.transpose(1, 2, 0) * scale + mean for part in parts]
+    apart, most = numpy.concatenate([abs(a - b).ravel() for a, b in zip(own, other)]), 255
+else:
+    processor = AutoImageProcessor.from_pretrained(checkpoint, backend="pil")
+    own = processor(images=[Image.open(given)], return_tensors="np")["pixel_values"]
+    other = c.KINDS[kind](config, parts)["pixel_values"].numpy()
+    std = numpy.array(settings["image_std"])
+    if own.ndim == 2:
+        scale = std.repeat(own.shape[1] // 3)
+    else:
+        scale = std.reshape(3, 1, 1)
+    apart, most = abs(own - other) * scale * 255, 255
+found = {"largest": float(apart.max()), "mean": float(apart.mean()), "range": most}
+print(json.dumps(found))
+"""
+
+
+def prepared(person: Person, kind: str) -> dict[str, float]:
+    """Return how far what llama.cpp gives its encoder is from what transformers would give it.
+
+    Pixels are in levels from 0 to 255, a sound's spectrum in its own unit. Pillow is this
+    environment's own.
+    """
+    (scorer,) = build(load_target("host"), programs=[SEEING_SCORER])
+    beside, place = person.folder / "pillow", person.folder / "prepared"
+    place.mkdir(exist_ok=True)
+    packages = Path(PIL.__file__).parents[1]
+    if not beside.exists():
+        beside.mkdir()
+        for name in ("PIL", "pillow.libs"):
+            (beside / name).symlink_to(packages / name)
+    files = [person.folder / "of" / kind, f"{kind}.gguf", f"mmproj-{kind}.gguf", scorer.path]
+    words = [data_path("toolchains", "converters"), *(person.folder / each for each in files)]
+    done = in_environment("-c", PREPARED, *map(str, (*words, place)), beside=beside)
+    found: dict[str, float] = json.loads(done)
+    return found
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ENDS])
@@ -116,4 +185,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         somebody = with_checkpoints(Path(place))
         for each in sys.argv[1:] or [kind for kind in KINDS if kind not in ENDS]:
-            print(row(each, measured(somebody, each)), flush=True)  # noqa: T201 - what it is for
+            found = measured(somebody, each)
+            print(row(each, found, prepared(somebody, each)), flush=True)  # noqa: T201 - what it is for

@@ -43,6 +43,15 @@ WHISPER = {
     "sampling_rate": 16_000,
 }
 
+SECTIONS = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1_000_000.0}
+QWEN = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "min_pixels": 56 * 56,
+    "max_pixels": 28 * 28 * 1280,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+
 KINDS: dict[str, dict[str, Any]] = {
     "gemma3": {
         "tokenizer": "sentence pieces",
@@ -123,22 +132,28 @@ KINDS: dict[str, dict[str, Any]] = {
                 "out_hidden_size": 64,
                 "fullatt_block_indexes": [1, 3],
             },
-            "text_config": {
-                **TEXT,
-                "rope_parameters": {
-                    "rope_type": "default",
-                    "mrope_section": [2, 3, 3],
-                    "rope_theta": 1_000_000.0,
-                },
+            "text_config": {**TEXT, "rope_parameters": SECTIONS},
+        },
+        "processor": QWEN,
+    },
+    "qwen2_vl": {
+        "tokenizer": "qwen2",
+        "words": ["<|vision_start|>", "<|vision_end|>"],
+        "settings": {
+            "image_token_id": MEDIA_TOKEN,
+            "video_token_id": MEDIA_TOKEN + 1,
+            "vision_start_token_id": MEDIA_TOKEN + 2,
+            "vision_end_token_id": MEDIA_TOKEN + 3,
+            "vision_config": {
+                "depth": 3,
+                "embed_dim": 64,
+                "hidden_size": 64,
+                "num_heads": 4,
+                "mlp_ratio": 2,
             },
+            "text_config": {**TEXT, "rope_parameters": SECTIONS},
         },
-        "processor": {
-            "image_processor_type": "Qwen2VLImageProcessor",
-            "min_pixels": 56 * 56,
-            "max_pixels": 28 * 28 * 1280,
-            "image_mean": [0.48145466, 0.4578275, 0.40821073],
-            "image_std": [0.26862954, 0.26130258, 0.27577711],
-        },
+        "processor": QWEN,
     },
     "qwen2_audio": {
         "tokenizer": "qwen2",

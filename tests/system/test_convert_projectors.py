@@ -48,6 +48,9 @@ SCRIPT = Path(projector_checkpoints.__file__)
 ENDS = {"voxtral": "Invalid number of output tokens"}
 """Kinds with which llama.cpp ends, and what it says."""
 
+SIZES = ((300, 200), (256, 256))
+"""Of images: one with other proportions than an encoder of squares, and one with these."""
+
 MOST = 0.01
 """Of the largest value."""
 
@@ -91,12 +94,14 @@ def measured(person: Person, kind: str) -> dict[str, Any]:
     return found
 
 
-def row(kind: str, found: dict[str, Any], prepared: dict[str, float]) -> str:
+def row(kind: str, found: dict[str, Any], *prepared: dict[str, float]) -> str:
     what = f"{found['width']}x{found['height']}" if "width" in found else f"{found['seconds']:g} s"
     shares = (each["difference"] / each["largest"] for each in (found, found["after"]))
     cells = (kind, what, found["tokens"], *(f"{share:.3%}" for share in shares))
-    apart = f"{prepared['largest']:.2g} ({prepared['mean']:.2g})"
-    return f"| {' | '.join(map(str, cells))} | {apart} of {prepared['range']:.3g} |"
+    cells += tuple(
+        f"{each['largest']:.1g} ({each['mean']:.1g}) of {each['range']:.0f}" for each in prepared
+    )
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 PREPARED = """
@@ -107,7 +112,8 @@ import check_projector as c
 import numpy, torch
 from PIL import Image
 from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor
-checkpoint, file, projector, program, folder = sys.argv[2:]
+checkpoint, file, projector, program, folder, c.WIDTH, c.HEIGHT = sys.argv[2:]
+c.WIDTH, c.HEIGHT = int(c.WIDTH), int(c.HEIGHT)
 config, scorer = AutoConfig.from_pretrained(checkpoint), c.Scorer(program, file, Path(folder))
 kind, given = config.model_type, scorer.folder / c.IMAGE
 c.write_image(given)
@@ -143,11 +149,14 @@ print(json.dumps(found))
 """
 
 
-def prepared(person: Person, kind: str) -> dict[str, float]:
+def prepared(person: Person, kind: str, size: tuple[int, int]) -> dict[str, float]:
     """Return how far what llama.cpp gives its encoder is from what transformers would give it.
 
     Pixels are in levels from 0 to 255, a sound's spectrum in its own unit. Pillow is this
     environment's own.
+
+    Args:
+        size: of the image.
     """
     (scorer,) = build(load_target("host"), programs=[SEEING_SCORER])
     beside, place = person.folder / "pillow", person.folder / "prepared"
@@ -159,7 +168,7 @@ def prepared(person: Person, kind: str) -> dict[str, float]:
             (beside / name).symlink_to(packages / name)
     files = [person.folder / "of" / kind, f"{kind}.gguf", f"mmproj-{kind}.gguf", scorer.path]
     words = [data_path("toolchains", "converters"), *(person.folder / each for each in files)]
-    done = in_environment("-c", PREPARED, *map(str, (*words, place)), beside=beside)
+    done = in_environment("-c", PREPARED, *map(str, (*words, place, *size)), beside=beside)
     found: dict[str, float] = json.loads(done)
     return found
 
@@ -186,4 +195,5 @@ if __name__ == "__main__":
         somebody = with_checkpoints(Path(place))
         for each in sys.argv[1:] or [kind for kind in KINDS if kind not in ENDS]:
             found = measured(somebody, each)
-            print(row(each, found, prepared(somebody, each)), flush=True)  # noqa: T201 - what it is for
+            apart = [prepared(somebody, each, size) for size in SIZES]
+            print(row(each, found, *apart), flush=True)  # noqa: T201 - what it is for

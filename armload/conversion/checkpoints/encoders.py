@@ -72,7 +72,7 @@ def check_modules(folder: Path, outline: CheckpointOutline) -> None:
             )
         activation = str(config.get("activation_function", "")).rpartition(".")[2]
         if config.get("bias") or activation != _NO_ACTIVATION:
-            what = "its bias" if config.get("bias") else f"its activation {activation}"
+            what = "the bias" if config.get("bias") else f"the activation {activation}"
             raise _left_out(folder / place / "config.json", what)
 
 
@@ -106,7 +106,7 @@ def compare_embeddings(
         )
     if found.rows and found.rows.relative > most:
         raise DataError(
-            f"{checkpoint.folder}: the converted file gives other embeddings of texts: they differ "
+            f"{checkpoint.folder}: the converted file gives different embeddings of texts: they differ "
             f"by up to {found.rows.difference:.2g}, in the median by {found.rows.relative:.1%} of "
             f"their spread (at most {most:.0%} is allowed).",
             f"Compare config.json and {MODULES} with those of the model's publisher.",
@@ -116,8 +116,8 @@ def compare_embeddings(
 
 def _left_out(where: Path, what: str) -> DataError:
     return DataError(
-        f"{where}: llama.cpp's converter would leave out {what}, so that the embeddings were "
-        "others.",
+        f"{where}: llama.cpp's converter would leave out {what}, and the embeddings would be "
+        "different.",
         "Use a GGUF file of the model's publisher, or another model.",
     )
 

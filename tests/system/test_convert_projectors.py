@@ -166,9 +166,10 @@ def prepared(person: Person, kind: str, size: tuple[int, int]) -> dict[str, floa
         beside.mkdir()
         for name in ("PIL", "pillow.libs"):
             (beside / name).symlink_to(packages / name)
-    files = [person.folder / "of" / kind, f"{kind}.gguf", f"mmproj-{kind}.gguf", scorer.path]
-    words = [data_path("toolchains", "converters"), *(person.folder / each for each in files)]
-    done = in_environment("-c", PREPARED, *map(str, (*words, place, *size)), beside=beside)
+    made = (f"of/{kind}", f"{kind}.gguf", f"mmproj-{kind}.gguf")
+    files = (person.folder / each for each in made)
+    words = (data_path("toolchains", "converters"), *files, scorer.path, place, *size)
+    done = in_environment("-c", PREPARED, *map(str, words), beside=beside)
     found: dict[str, float] = json.loads(done)
     return found
 

@@ -106,9 +106,9 @@ def compare_embeddings(
         )
     if found.rows and found.rows.relative > most:
         raise DataError(
-            f"{checkpoint.folder}: the converted file gives different embeddings of texts: they differ "
-            f"by up to {found.rows.difference:.2g}, in the median by {found.rows.relative:.1%} of "
-            f"their spread (at most {most:.0%} is allowed).",
+            f"{checkpoint.folder}: the converted file gives different embeddings of texts: they "
+            f"differ by up to {found.rows.difference:.2g}, in the median by "
+            f"{found.rows.relative:.1%} of their spread (at most {most:.0%} is allowed).",
             f"Compare config.json and {MODULES} with those of the model's publisher.",
         )
     return found

@@ -99,7 +99,7 @@ def row(kind: str, found: dict[str, Any], *prepared: dict[str, float]) -> str:
     shares = (each["difference"] / each["largest"] for each in (found, found["after"]))
     cells = (kind, what, found["tokens"], *(f"{share:.3%}" for share in shares))
     cells += tuple(
-        f"{each['largest']:.1g} ({each['mean']:.1g}) of {each['range']:.0f}" for each in prepared
+        f"{each['largest']:.2g} ({each['mean']:.2g}) of {each['range']:.0f}" for each in prepared
     )
     return f"| {' | '.join(map(str, cells))} |"
 

@@ -215,7 +215,10 @@ def _to_gguf(
         )
         if projector is not None:
             with written_whole(projector) as second:
-                seen = _to_projector(checkpoint, stage, beside, second, type_name, held, progress)
+                seen = _to_projector(
+                    *(checkpoint, stage, beside, second, type_name, held, progress),
+                    is_comparable=check.logits is not None,
+                )
             doubts = (f"what it sees or hears: {seen.unchecked}",) if seen.unchecked else ()
             compared = {"image": seen.image, "sound": seen.sound}
             update = {**compared, "unchecked": (*check.unchecked, *doubts)}
@@ -231,6 +234,8 @@ def _to_projector(
     type_name: str,
     held: Environment,
     progress: Progress,
+    *,
+    is_comparable: bool,
 ) -> MediaFindings:
     """Write a checkpoint's projector, and compare what it makes of an image or a sound.
 
@@ -238,6 +243,7 @@ def _to_projector(
         model: its file of the model, which the projector is for.
         path: to write to.
         type_name: of the model's weights.
+        is_comparable: the model's own logits could be compared.
     """
     own = projector_type(type_name)
     write_gguf(checkpoint, stage, path, own, held, progress, is_projector=True)
@@ -248,6 +254,8 @@ def _to_projector(
             f"{checkpoint.folder}: the converter made no projector of it: {error.message}",
             "config.json does not belong to these weights: use both of one version of the model.",
         ) from error
+    if not is_comparable:
+        return MediaFindings(unchecked="the logits of a text could not be compared either")
     return compare_media(checkpoint, model, path, held, progress, most=TOLERANCES[own])
 
 

@@ -146,15 +146,26 @@ def _excluded(side: SideLabel, every: WorkGroup, kept: WorkGroup) -> list[Exclud
     return [Excluded(side=side, names=names)] if names else []
 
 
+_PREDICTED = {"predicted_token_s": "per token", "predicted_ttft_s": "to the first token"}
+
+
 def _subject(group: WorkGroup) -> Subject:
     first = group[0]
-    work, method, expected_s = first.work, first.method, first.predicted_token_s
+    work, method = first.work, first.method
+    expected = {
+        "predicted_token_s": first.predicted_token_s,
+        "predicted_ttft_s": first.predicted_ttft_s,
+    }
     known = [
         work.model,
         work.board,
         method.engine,
         counted(method.threads, "thread") if method.threads else None,
-        f"predicted {format_seconds(expected_s)} per token" if expected_s else None,
+        *(
+            f"predicted {format_seconds(each_s)} {_PREDICTED[name]}"
+            for name, each_s in expected.items()
+            if each_s
+        ),
     ]
     return Subject(
         names=tuple(each.name for each in group),
@@ -164,7 +175,7 @@ def _subject(group: WorkGroup) -> Subject:
         settings={
             **work.model_dump(exclude={"model", "board"}, exclude_none=True),
             **method.model_dump(exclude={"engine"}, exclude_none=True),
-            **({"predicted_token_s": expected_s} if expected_s else {}),
+            **{name: each_s for name, each_s in expected.items() if each_s},
         },
         about=", ".join(filter(None, known)),
     )

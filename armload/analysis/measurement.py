@@ -40,6 +40,7 @@ def measurement_of(run: Run) -> Measurement:
         doubts=run.verdict.reasons,
         is_judged=run.verdict.valid or (bool(run.verdict.findings) and counts(run)),
         is_disturbed=is_disturbed(run),
+        predicted_ttft_s=found.ttft_s.value if found and found.media and found.ttft_s else None,
         predicted_token_s=found.token_s.value if found and found.token_s else None,
         joules_per_token=run.energy.joules_per_token if run.energy else None,
         energy_basis=run.energy.basis if run.energy else None,

@@ -21,6 +21,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
+from armload.engines.media import MediaNeed
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.engines.prediction import Sequences
@@ -211,11 +212,15 @@ class Forecastable(Value):
         nodes: how the members of a group share the model, where each computes the same part of
             every layer with kernels of the engine's own: only times of these predict it.
         node_program: that has these kernels.
+        media: images or a sound before the prompt; none of a text.
+        projector: on this machine, by which the model sees or hears it.
     """
 
     model: Model
     plan: Plan
     is_kept: bool = False
+    media: MediaNeed | None = None
+    projector: Path | None = None
     nodes: DistributedModel | None = None
     node_program: Binary | None = None
 

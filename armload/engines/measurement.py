@@ -104,6 +104,7 @@ class Measurement(Value):
         is_disturbed: something slowed it down from outside; it is left out where it has repeats
             without that.
         predicted_token_s: expected seconds per output token; none without a prediction.
+        predicted_ttft_s: expected seconds to the first token after an image or a sound.
         joules_per_token: of decode; none without a valid figure.
         energy_basis: what another energy must share to be compared with that.
         accuracies: of the same program and model, the newest first.
@@ -127,6 +128,7 @@ class Measurement(Value):
     is_judged: bool = True
     is_disturbed: bool = False
     predicted_token_s: float | None = None
+    predicted_ttft_s: float | None = None
     joules_per_token: float | None = None
     energy_basis: EnergyBasis | None = None
     accuracies: tuple[KnownAccuracy, ...] = ()

@@ -6,8 +6,12 @@ The work follows from the projector's header. It equals the products of llama.cp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 
+from armload.core.pictures import Picture
+from armload.core.sounds import Sound
 from armload.core.values import Value
 from armload.models.header import Header, Tensor
 from armload.models.image_tokens import (
@@ -32,7 +36,7 @@ class MediaNeed(Value):
     """What a run with an image, or a sound, needs besides the model.
 
     Attributes:
-        what: such as ``image of 1024x768``.
+        what: such as ``image of 1024x768``, or several of them.
         projector: the name of its file.
         tokens: with which it stands in the context.
         passes: of the encoder.
@@ -54,6 +58,31 @@ class MediaNeed(Value):
     graph_bytes: int = 0
     products: Mapping[str, float]
     attention: float
+
+    def __add__(self, other: MediaNeed) -> MediaNeed:
+        """Return what both need in one prompt; each is prepared before the first is encoded."""
+        parts: dict[tuple[int, int], EncoderPass] = {}
+        for each in (*self.parts, *other.parts):
+            before = parts.get((each.width, each.height))
+            count = each.count + (before.count if before else 0)
+            parts[each.width, each.height] = each.model_copy(update={"count": count})
+        graph_bytes = max(self.graph_bytes, other.graph_bytes)
+        prepared = [each.buffer_bytes - each.graph_bytes for each in (self, other)]
+        return MediaNeed(
+            what=f"{self.what} and {other.what}",
+            projector=self.projector,
+            tokens=self.tokens + other.tokens,
+            passes=self.passes + other.passes,
+            parts=tuple(parts.values()),
+            weights_bytes=self.weights_bytes,
+            buffer_bytes=graph_bytes + sum(prepared),
+            graph_bytes=graph_bytes,
+            products={
+                name: self.products.get(name, 0.0) + other.products.get(name, 0.0)
+                for name in dict.fromkeys((*self.products, *other.products))
+            },
+            attention=self.attention + other.attention,
+        )
 
     def with_graph(self, size_bytes: int) -> MediaNeed:
         """Return the same with what llama.cpp itself would allocate for the encoder's graph."""
@@ -78,13 +107,57 @@ def media_need(projector: Projector, header: Header, size: ImageSize) -> MediaNe
 
     None is returned for kinds of which it is not known how llama.cpp cuts an image.
     """
-    encoder = projector.encoder("vision")
-    found, what = image_tokens(projector, size), f"image of {size}"
-    if encoder is None:
-        encoder = projector.encoder("audio")
-        found, what = audio_tokens(projector, SOUND_S), f"sound of {SOUND_S:.0f} s"
+    if projector.encoder("vision") is None:
+        return _sound_need(projector, header, SOUND_S)
+    return _image_need(projector, header, size)
+
+
+def need_of_media(
+    projector: Projector,
+    header: Header,
+    media: Sequence[Picture | Sound],
+    most_tokens: int | None = None,
+) -> MediaNeed | None:
+    """Return what images and sounds need in one prompt; none of a kind as for ``media_need``.
+
+    Args:
+        media: at least one.
+        most_tokens: of one image, where that is chosen.
+    """
+    needs = [
+        _sound_need(projector, header, each.seconds)
+        if isinstance(each, Sound)
+        else _image_need(projector, header, ImageSize(each.width, each.height), most_tokens)
+        for each in media
+    ]
+    known = [each for each in needs if each is not None]
+    return reduce(add, known) if len(known) == len(needs) else None
+
+
+def _image_need(
+    projector: Projector, header: Header, size: ImageSize, most_tokens: int | None = None
+) -> MediaNeed | None:
+    encoder, found = projector.encoder("vision"), image_tokens(projector, size, most_tokens)
     if encoder is None or found is None:
         return None
+    return _need(projector, header, encoder, found, f"image of {size}", CHANNELS * size.area)
+
+
+def _sound_need(projector: Projector, header: Header, seconds: float) -> MediaNeed | None:
+    encoder, found = projector.encoder("audio"), audio_tokens(projector, seconds)
+    if encoder is None or found is None:
+        return None
+    return _need(projector, header, encoder, found, f"sound of {seconds:.0f} s", 0)
+
+
+def _need(
+    projector: Projector,
+    header: Header,
+    encoder: Encoder,
+    found: MediaTokens,
+    what: str,
+    pixels_bytes: int,
+) -> MediaNeed:
     products: Counter[str] = Counter()
     for tensor in header.tensors:
         products[tensor.type_name] += tensor.elements * _times(tensor, encoder, found)
@@ -96,7 +169,7 @@ def media_need(projector: Projector, header: Header, size: ImageSize) -> MediaNe
         passes=sum(each.count for each in found.passes),
         parts=found.passes,
         weights_bytes=projector.weights_bytes,
-        buffer_bytes=buffers + _parts_bytes(projector, encoder, found, size),
+        buffer_bytes=buffers + _parts_bytes(projector, encoder, found) + pixels_bytes,
         graph_bytes=buffers,
         products={name: float(count) for name, count in products.items() if count},
         attention=float(
@@ -139,13 +212,10 @@ def _graph_bytes(encoder: Encoder, part: EncoderPass) -> int:
     return graph + mask + HALF_BYTES * inner * part.positions
 
 
-def _parts_bytes(
-    projector: Projector, encoder: Encoder, found: MediaTokens, size: ImageSize
-) -> int:
+def _parts_bytes(projector: Projector, encoder: Encoder, found: MediaTokens) -> int:
     """Return what the parts take until they are encoded: all of them, and one twice."""
     channels = CHANNELS if encoder.modality == "vision" else 1
     floats = [FLOAT_BYTES * channels * each.width * each.height for each in found.passes]
     parts = sum(each.count * size for each, size in zip(found.passes, floats, strict=True))
-    image = CHANNELS * size.width * size.height if encoder.modality == "vision" else 0
     embeddings = FLOAT_BYTES * found.tokens * projector.embedding_width
-    return parts + max(floats) + image + embeddings
+    return parts + max(floats) + embeddings

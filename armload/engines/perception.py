@@ -17,7 +17,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import STDOUT_FILE
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
-from armload.engines.engine import MemoryNeed, RunContext, Simulation
+from armload.engines.engine import Forecastable, MemoryNeed, RunContext, Simulation
 from armload.engines.job import Job, MediaRecord, ProjectorRecord, RunSpec
 from armload.engines.llama_cpp import (
     KV_ROUNDING_TOKENS,
@@ -25,9 +25,10 @@ from armload.engines.llama_cpp import (
     offers,
     thread_count,
 )
-from armload.engines.media import MediaNeed
+from armload.engines.media import MediaNeed, need_of_media
 from armload.engines.output import Output
 from armload.engines.plan import Plan
+from armload.models.header import read_header
 from armload.models.model import Model
 from armload.models.projector import Projector
 
@@ -139,7 +140,6 @@ class Perception(Completion):
     """
 
     name: ClassVar[str] = PERCEIVING_PROGRAM
-    keeps_forecast = False
 
     def __init__(
         self,
@@ -180,6 +180,20 @@ class Perception(Completion):
     def _given(self) -> tuple[Payload, ...]:
         return tuple(
             Payload.of_file(each.path, sha256=each.sha256, executable=False) for each in self.media
+        )
+
+    @property
+    def forecastable(self) -> Forecastable:
+        """The plan with what the model sees and hears, where it is known how that is cut."""
+        path = self.projector.path
+        limit = self.plan.image_max_tokens
+        need = need_of_media(self.projector, read_header(path), self.media, limit)
+        return Forecastable(
+            model=self.model,
+            plan=self.continuation,
+            is_kept=need is not None,
+            media=need,
+            projector=path,
         )
 
     @property

@@ -86,6 +86,11 @@ class MemoryParts(Value):
         return self.weights_bytes - self.row_table_bytes + self.kv_bytes + self.program_bytes
 
     @property
+    def peak_bytes(self) -> int:
+        """Of a program whose weights stay in memory, with a projector beside them."""
+        return self.weights_bytes + self.kv_bytes + self.program_bytes + self.projector_bytes
+
+    @property
     def least_bytes(self) -> int:
         """Without which it cannot run: everything but the weights."""
         in_turn = max(self.window_bytes, self.projector_bytes)

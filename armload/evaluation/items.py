@@ -127,8 +127,7 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
         "temperature": 0,
         "template": part.template,
     }
-    if question.images:
-        item["images"] = [image.sha256 for image in question.images]
+    item |= _shown(question)
     if part.template == "model":
         item["date"] = task.date.isoformat()
     if task.template_arguments:
@@ -141,6 +140,11 @@ def _generate(task: Task, part: Part, prompt: Prompt, question: Question) -> dic
     return item
 
 
+def _shown(question: Question) -> dict[str, object]:
+    sums = [image.sha256 for image in question.images]
+    return {"images": sums} if sums else {}
+
+
 def _choices(task: Task, part: Part, prompt: Prompt, question: Question) -> dict[str, object]:
     del part
     return {
@@ -148,4 +152,5 @@ def _choices(task: Task, part: Part, prompt: Prompt, question: Question) -> dict
         "kind": "likelihood",
         "context": context(prompt, question),
         "continuations": list(continuations(task, question)),
+        **_shown(question),
     }

@@ -89,9 +89,20 @@ class Part(Value):
     program: AnsweringProgram | None = None
 
     @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Name and checksum of the model's file, and of the projector's where it sees images."""
+        projector = ((self.projector, self.projector_sha256),) if self.projector else ()
+        return ((self.model, self.model_sha256), *projector)
+
+    @property
     def max_tokens(self) -> int:
         """The longest answer."""
         return max(self.budgets, default=0)
+
+
+def files_of(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """Return names and checksums of all models and projectors, each once."""
+    return list(dict.fromkeys(file for part in parts for file in part.files))
 
 
 class Evaluation(CommandHeader):

@@ -161,7 +161,7 @@ class Task(Value):
     format: Format = "jsonl"
     fields: Annotated[Mapping[str, Text], Field(min_length=1)]
     choices: Annotated[Choices | None, Field(validate_default=True)] = None
-    image: Annotated[Text | None, Field(validate_default=True)] = None
+    image: Text | None = None
     delimiter: Words = " "
     expected: Text
     budget_sentence: Words = ""
@@ -179,16 +179,6 @@ class Task(Value):
         if choices is None and info.data.get("kind") == "multiple-choice":
             raise ValueError("a multiple-choice task needs them")
         return choices
-
-    @field_validator("image")
-    @classmethod
-    def _image_is_asked_about(cls, image: str | None, info: ValidationInfo) -> str | None:
-        if image is not None and info.data.get("kind") == "multiple-choice":
-            raise ValueError(
-                "a multiple-choice task compares texts alone; use kind: generate and the grader "
-                "choice"
-            )
-        return image
 
     @field_validator("expected")
     @classmethod

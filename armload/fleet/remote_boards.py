@@ -51,7 +51,7 @@ from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.folders import run_folders
-from armload.runs.media import MediaQuestion
+from armload.runs.media import MediaQuestion, question_of
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
 from armload.runs.predicting import measured_hits, predict_and_warn
@@ -201,7 +201,8 @@ class RemoteBoard:
             return None
         if where.group is None:
             return predict_and_warn(
-                *(where, wanted.model, wanted.plan, where.found, engine.memory, Silent())
+                *(where, wanted.model, wanted.plan, where.found, engine.memory, Silent()),
+                media=question_of(wanted),
             )
         files = Files()
         sent = sent_engine(engine, files)

@@ -46,6 +46,11 @@ class ImageSize(NamedTuple):
     width: int
     height: int
 
+    @property
+    def area(self) -> int:
+        """In pixels."""
+        return self.width * self.height
+
     def __str__(self) -> str:
         return f"{self.width}x{self.height}"
 
@@ -107,8 +112,14 @@ class MediaTokens(Value):
         return sum(each.count * each.positions for each in self.passes)
 
 
-def image_tokens(projector: Projector, size: ImageSize) -> MediaTokens | None:
-    """Return what an image of a size becomes; none of a kind whose rules are not known here."""
+def image_tokens(
+    projector: Projector, size: ImageSize, most_tokens: int | None = None
+) -> MediaTokens | None:
+    """Return what an image of a size becomes; none of a kind whose rules are not known here.
+
+    Args:
+        most_tokens: of one image, where that is chosen.
+    """
     encoder = projector.encoder("vision")
     if encoder is None:
         return None
@@ -121,14 +132,15 @@ def image_tokens(projector: Projector, size: ImageSize) -> MediaTokens | None:
         tiles = columns * rows
         one = _pass(projector, encoder, square, count=tiles + 1)
         return MediaTokens(passes=(one,), markers=markers + 2 * tiles + rows - 1)
-    if kind == "lfm2" and _is_tiled(encoder, size):
+    limits = _limits(kind, most_tokens)
+    if kind == "lfm2" and _is_tiled(encoder, size, limits[1]):
         columns, rows = _lfm2_grid(size)
         tile = ImageSize(_LFM2_TILE, _LFM2_TILE)
         pieces = _pass(projector, encoder, tile, count=columns * rows)
-        thumbnail = _pass(projector, encoder, _scaled(encoder, size))
+        thumbnail = _pass(projector, encoder, _scaled(encoder, size, limits))
         return MediaTokens(passes=(pieces, thumbnail), markers=markers + columns * rows + 1)
     if kind in _SCALED:
-        scaled = _pass(projector, encoder, _scaled(encoder, size))
+        scaled = _pass(projector, encoder, _scaled(encoder, size, limits))
         return MediaTokens(passes=(scaled,), markers=markers)
     return None
 
@@ -167,10 +179,16 @@ def _pass(projector: Projector, encoder: Encoder, size: ImageSize, count: int = 
     )
 
 
-def _scaled(encoder: Encoder, size: ImageSize) -> ImageSize:
+def _limits(kind: str, most_tokens: int | None) -> tuple[int, int]:
+    """Return the tokens of one image at least and at most."""
+    least, most = TOKEN_LIMITS.get(kind, (0, 0))
+    return least, most_tokens or most
+
+
+def _scaled(encoder: Encoder, size: ImageSize, limits: tuple[int, int]) -> ImageSize:
     """Return the size with the same proportions, in whole tokens and within the kind's limits."""
     align = encoder.patch_size * encoder.factor
-    least, most = (tokens * align * align for tokens in TOKEN_LIMITS[encoder.kind])
+    least, most = (tokens * align * align for tokens in limits)
     sides = [max(align, math.floor(_single(side / align) + 0.5) * align) for side in size]
     pixels = sides[0] * sides[1]
     if pixels > most:
@@ -202,11 +220,10 @@ def _idefics3_grid(encoder: Encoder, size: ImageSize) -> tuple[int, int]:
     return tiles if ratio >= 1 else (tiles[1], tiles[0])
 
 
-def _is_tiled(encoder: Encoder, size: ImageSize) -> bool:
+def _is_tiled(encoder: Encoder, size: ImageSize, most_tokens: int) -> bool:
     align = encoder.patch_size * encoder.factor
     sides = [max(encoder.patch_size, round(side / align) * align) for side in size]
-    most = TOKEN_LIMITS["lfm2"][1] * align * align
-    return sides[0] * sides[1] > most * _LFM2_TOLERANCE
+    return sides[0] * sides[1] > most_tokens * align * align * _LFM2_TOLERANCE
 
 
 def _lfm2_grid(size: ImageSize) -> tuple[int, int]:

@@ -23,6 +23,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("board", run_words.board_line(run)),
         ("members", "\n".join(run_words.member_lines(run))),
         ("model", run_words.model_line(run)),
+        ("projector", run_words.projector_line(run)),
         ("image", "\n".join(map(_given, run.images))),
         ("audio", _given(run.audio)),
         ("weights", weights_line(run)),
@@ -32,10 +33,15 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("total", run_words.in_all(run)),
         ("reported", ", ".join(each.words for each in run.reported)),
         ("p50 per token", run_words.median_range(run)),
-        ("predicted", run_words.prediction_line(run)),
+        ("predicted", "\n".join(_predicted(run))),
         ("energy", run_words.energy_line(run)),
         ("peak memory", _peaks(run)),
     ]
+
+
+def _predicted(run: Run) -> list[str]:
+    token = run_words.prediction_line(run)
+    return [*([token] if token else []), *run_words.media_prediction_lines(run)]
 
 
 def stage_table(run: Run) -> Table | None:

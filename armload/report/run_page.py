@@ -231,6 +231,7 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
         ("binary's SHA-256", binary.sha256),
         ("model's SHA-256", model.sha256),
+        ("projector's SHA-256", run.projector.sha256 if run.projector else ""),
         ("weights per token", "" if read is None else words.size(read)),
         ("KV cache per token", "" if kv is None else words.size(kv)),
         *(

@@ -136,6 +136,14 @@ def model_line(run: Run) -> str:
     return f"{model.name} ({described})" if described else model.name
 
 
+def projector_line(run: Run) -> str:
+    """Describe the projector; nothing of a model that saw and heard nothing."""
+    found = run.projector
+    if found is None:
+        return ""
+    return f"{found.kind}, {size(found.size_bytes)}, SHA-256 {found.sha256[:12]}"
+
+
 def command(run: Run) -> str:
     """Return the command line, quoted so that a POSIX shell runs the same program again."""
     return join(run.command)
@@ -259,12 +267,39 @@ def prediction_line(run: Run) -> str:
     median_s = run.summary.median_s
     if median_s is None or run.summary.texts is not None:
         return expected
-    ratio = median_s / found.token_s.value
+    return f"{expected}; measured {seconds(median_s)}, {_beside(median_s, found.token_s.value)}"
+
+
+def _beside(measured: float, expected: float) -> str:
+    """Say how far a measured figure is from the expected one."""
+    ratio = measured / expected
     if ratio >= _TIMES_FROM:
-        difference = f"{ratio:.0f} times as long"
-    else:
-        difference = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
-    return f"{expected}; measured {seconds(median_s)}, {difference}"
+        return f"{ratio:.0f} times as long"
+    return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+
+
+def media_prediction_lines(run: Run) -> list[str]:
+    """Say what was expected before the first token of a run that saw or heard, and of memory."""
+    found = run.prediction
+    if found is None or found.media is None:
+        return []
+    encoder_s = {each.name: each.seconds for each in run.summary.stages}.get("encoder")
+    how = _SOURCES[found.media.compute]
+    times = (
+        (f"encoder ({how})", found.media.encoder_s, encoder_s),
+        ("first token", found.ttft_s, run.summary.ttft_s),
+    )
+    lines = [
+        f"{what}: {per_token(expected)}"
+        + (f"; measured {seconds(had)}, {_beside(had, expected.value)}" if had else "")
+        for what, expected, had in times
+        if expected is not None and expected.value
+    ]
+    if found.memory is not None and run.memory is not None and found.verdict == "fits":
+        peak, expected = run.memory.max_rss_bytes, found.memory.peak_bytes
+        beside = _beside(peak, expected)
+        lines.append(f"peak memory: {size(expected)}; measured {size(peak)}, {beside}")
+    return lines
 
 
 def background_line(run: Run) -> str:

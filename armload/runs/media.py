@@ -9,14 +9,16 @@ from armload.analysis.board_resources import BoardResources
 from armload.analysis.compute import Compute, encoder_from_operations
 from armload.analysis.roofline import encoder_s
 from armload.boards.specs import DeclaredSpecs
+from armload.build.binary import Binary
 from armload.build.source import engine_of
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.core.shell import quote
 from armload.deploy.payload import Payload
-from armload.engines.engine import MemoryNeed
+from armload.engines.engine import Forecastable, MemoryNeed
 from armload.engines.llama_cpp import likely_prompt_tokens, offers
 from armload.engines.media import MediaNeed
+from armload.engines.operations import Operations
 from armload.engines.perception import (
     ENCODER_VARIABLE,
     PERCEIVING_PROGRAM,
@@ -25,17 +27,19 @@ from armload.engines.perception import (
 )
 from armload.engines.plan import Plan
 from armload.engines.prediction import Expected, MediaForecast, Prediction, PredictionNote
-from armload.models.whole_header import WholeHeader
-from armload.runs.cached_answers import cached_path
+from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.cached_answers import cached_path, read_cached
 from armload.runs.operations import (
     OperationsQuestion,
+    OperationTimes,
     found_or_note,
+    known_times,
     listed_operations,
     operation_times,
     ready_to_time,
     run_context,
 )
-from armload.runs.session import Session
+from armload.runs.session import ReachedBoard, Session
 
 
 def plan_with(plan: Plan, media: MediaNeed | None) -> Plan:
@@ -66,6 +70,13 @@ class MediaQuestion(NamedTuple):
     header: WholeHeader
 
 
+def question_of(wanted: Forecastable) -> MediaQuestion | None:
+    """Return what a board can be asked of the encoder of a run; none of a text."""
+    if wanted.media is None or wanted.projector is None:
+        return None
+    return MediaQuestion(need=wanted.media, header=whole_header(wanted.projector))
+
+
 class EncoderTimer:
     """An encoder on a board: what its graphs take of memory, and of time.
 
@@ -87,14 +98,12 @@ class EncoderTimer:
         program = Payload.of_file(path, sha256=sha256, executable=True)
         self._ready = ready_to_time(where, self._binary, program, plan, progress)
         context = run_context(where, plan, self._ready.context.launcher)
-        words = encoder_question(media.need, plan, context)
-        found = where.found
-        identity = [words, self._binary.build_id, found.cpu_features, found.cores]
+        words, listed = _asked_and_kept(where, self._binary, media, plan)
         self._question = OperationsQuestion(
             name=media.need.projector,
             asked=encoder_simulation(program, Path(media.need.projector), context),
             header=media.header,
-            listed=cached_path("operations/list", identity, media.header.content),
+            listed=listed,
             also=f"{ENCODER_VARIABLE}={quote(words)}",
         )
         self._operations = listed_operations(where, self._question, progress)
@@ -104,9 +113,7 @@ class EncoderTimer:
     @property
     def need(self) -> MediaNeed:
         """With what llama.cpp itself allocates for the largest graph."""
-        return self._media.need.with_graph(
-            max(each.compute_bytes for each in self._operations.graphs)
-        )
+        return _with_largest_graph(self._media.need, self._operations)
 
     def seconds(self) -> Expected:
         """Return the time of all passes, after timing what is not known yet."""
@@ -114,11 +121,48 @@ class EncoderTimer:
             *(self._where, self._binary, self._question, self._operations),
             *(self._plan, self._ready, self._progress),
         )
-        counts = [each.count for each in self._media.need.parts]
-        taken = encoder_from_operations(self._operations, found.times, counts)
+        taken = _passes_s(self._media.need, self._operations, found)
         if taken is None:
             raise BoardError("not all of its operations could be timed; fit continues next time")
         return taken
+
+
+def known_encoder(
+    where: ReachedBoard, media: MediaQuestion, plan: Plan
+) -> tuple[MediaNeed, Expected | None]:
+    """Return what an encoder takes of memory and time, as it was listed and timed there before.
+
+    Nothing is timed: without a list, the memory is as estimated, and the time is unknown.
+    """
+    try:
+        binary = where.binaries[PERCEIVING_PROGRAM]
+        _, listed = _asked_and_kept(where, binary, media, plan)
+        operations = read_cached(Operations, listed)
+        if operations is None or len(operations.graphs) != len(media.need.parts):
+            return media.need, None
+        need = _with_largest_graph(media.need, operations)
+        known = known_times(where, binary, plan, operations)
+        return need, _passes_s(need, operations, known) if known else None
+    except Exception:  # noqa: BLE001 - whatever is wrong with a forecast, the run goes on
+        return media.need, None
+
+
+def _asked_and_kept(
+    where: ReachedBoard, binary: Binary, media: MediaQuestion, plan: Plan
+) -> tuple[str, Path]:
+    """Return what the program is told of an encoder, and where its list is kept."""
+    words = encoder_question(media.need, plan, run_context(where, plan))
+    identity = [words, binary.build_id, where.found.cpu_features, where.found.cores]
+    return words, cached_path("operations/list", identity, media.header.content)
+
+
+def _with_largest_graph(need: MediaNeed, operations: Operations) -> MediaNeed:
+    return need.with_graph(max(each.compute_bytes for each in operations.graphs))
+
+
+def _passes_s(need: MediaNeed, operations: Operations, found: OperationTimes) -> Expected | None:
+    counts = [each.count for each in need.parts]
+    return encoder_from_operations(operations, found.times, counts)
 
 
 def encoder_of(

@@ -229,12 +229,19 @@ def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Comput
         operations = read_cached(Operations, listed)
         if operations is None:
             return None
-        known = read_cached(OperationTimes, _times_path(where, binary, plan, operations))
+        known = known_times(where, binary, plan, operations)
         if known is None:
             return None
         return _computed(operations, known.times, model, plan, known.rates), known.rates
     except Exception:  # noqa: BLE001 - whatever is wrong with a forecast, the run goes on
         return None
+
+
+def known_times(
+    where: ReachedBoard, binary: Binary, plan: Plan, operations: Operations
+) -> OperationTimes | None:
+    """Return what operations took on the board before; none where nothing was timed."""
+    return read_cached(OperationTimes, _times_path(where, binary, plan, operations))
 
 
 def _timing_program(where: ReachedBoard) -> Binary | None:

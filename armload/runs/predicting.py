@@ -45,7 +45,16 @@ from armload.runs.forecast_members import ForecastMember, reached_members
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.here import footprint_here
 from armload.runs.links import measured_links
-from armload.runs.media import EncoderTimer, MediaQuestion, encoder_of, need_with, with_media
+from armload.runs.media import (
+    EncoderTimer,
+    MediaQuestion,
+    encoder_of,
+    known_encoder,
+    need_with,
+    plan_with,
+    question_of,
+    with_media,
+)
 from armload.runs.operations import found_or_note, known_compute, measured_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
@@ -247,6 +256,9 @@ def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:
     """
     if not isinstance(board.reach, VirtualReach) or found.verdict in ("cannot run", "unknown"):
         return found
+    if found.media is not None and found.media.compute != "operations":
+        unknown = found.media.model_copy(update={"encoder_s": None, "compute": "unknown"})
+        found = found.model_copy(update={"media": unknown, "ttft_s": None})
     if found.compute != "operations" and found.bottleneck != "storage":
         times = dict.fromkeys(("token_s", "ttft_s", "load_s"))
         notes = tuple(each for each in found.notes if each.kind not in _OF_ESTIMATES)
@@ -364,7 +376,8 @@ def predictor_of(where: Session, wanted: Forecastable, progress: Progress) -> Pr
         if spread is None or where.group is None:
             if wanted.nodes is not None:
                 return None
-            prediction = predict_and_warn(where, model, plan, found, need, progress)
+            media = question_of(wanted)
+            prediction = predict_and_warn(where, model, plan, found, need, progress, media=media)
         else:
             resources = [member_resources(each, each.found.rates) for each in where.members]
             members = reached_members(where, resources, progress, node_program=wanted.node_program)
@@ -384,6 +397,8 @@ def predict_and_warn(
     found: Probe,
     need: MemoryNeed | None,
     progress: Progress,
+    *,
+    media: MediaQuestion | None = None,
 ) -> Prediction | None:
     """Predict a run before its model is copied, and warn or refuse.
 
@@ -394,18 +409,29 @@ def predict_and_warn(
         plan: of one continuation.
         found: the board's state now.
         need: of memory; none for what the plan needs.
+        media: an image or a sound before the prompt.
 
     Returns:
         None where there is only something to refuse or to warn of.
     """
     board, within = where.main_board, within_group(found.conditions)
+    seen, encoder_s = known_encoder(where, media, plan) if media else (None, None)
+    plan = plan_with(plan, seen)
     if plan.speculate is None and not plan.on_gpu:
         resources, compute = known_there(where, found, model, plan)
     else:
         resources = resources_of_board(board, found.conditions, found.rates)
         compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
+    need = need_with(need or memory_need(plan, model), seen)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    found_out = with_media(
+        *(found_out, seen, facts_of(board, found), resources),
+        threads=plan.threads,
+        timed=encoder_s,
+        compute=compute,
+        estimated=roofline(facts_of(board, found), model, resources, plan) if seen else None,
+    )
     prediction = adjusted_for_emulation(board, found_out)
     if prediction.verdict == "cannot run":
         why = refusal(model.name, board.name, prediction, within)

@@ -63,6 +63,8 @@ def served(
     listening_on(port, board).close()  # a port that is taken is reported before minutes pass
     embeds = plan is not None and plan.embeddings is not None
     model = model_called(model_name, progress, or_embeds=embeds)
+    if plan is not None:
+        projector_for(model, plan, progress, model_name)  # one that does not fit, before a build
     settings = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
     with (
         session(request, (SERVER,), progress, settings=settings, takes_groups=True) as where,

@@ -97,46 +97,6 @@ edges = {"longest_edge": side}
     "image_mean": [0.5, 0.4, 0.6], "image_std": [0.25, 0.5, 0.5]}))
 """
 
-AFTER_AN_IMAGE = """
-import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import numpy, torch
-from check_gguf import Scorer, read_model
-from check_projector import CONTEXT, embeddings_of, normal, picture
-checkpoint, file, projector, program, folder, question, side = sys.argv[2:]
-folder, pixels = Path(folder), picture(int(side))
-scorer, model = Scorer(program, file, folder), read_model(checkpoint)[0]
-# As llama.cpp stands an Idefics3 image of one tile in a text: the tile, and the whole of it.
-around = ["<fake_token_around_image>", "<row_1_col_1>", "\\n\\n", "<global-img>"]
-before, tile, whole = "", around[0] + around[1], around[2] + around[0] + around[3]
-texts = [before, tile, whole, around[0], question]
-items = [{"id": str(n), "kind": "tokenize", "text": text} for n, text in enumerate(texts)]
-answers = scorer.answers(items, "-c", CONTEXT)
-begin = answers["0"]["tokens"]
-ids = [answers[str(n)]["tokens"][len(begin):] for n in range(1, len(texts))]
-embed = model.get_input_embeddings()
-def words(tokens):
-    return embed(torch.tensor([tokens], dtype=torch.long))
-def own(shown):
-    image = torch.from_numpy(embeddings_of(checkpoint, "idefics3", normal(checkpoint, shown)))
-    image = image.float()[None]
-    row = [words(begin + ids[0]), image, words(ids[1]), image, words(ids[2] + ids[3])]
-    with torch.inference_mode():
-        found = model.model.text_model(inputs_embeds=torch.cat(row, dim=1))
-        return model.lm_head(found.last_hidden_state[0, -1]).double().numpy()
-header = b"P6 %d %d 255\\n" % (int(side), int(side))
-(folder / "image.ppm").write_bytes(header + pixels.tobytes())
-item = {"id": "1", "kind": "logits", "prompt": question, "images": ["image.ppm"]}
-exact = ("-c", CONTEXT, "-ctk", "f32", "-ctv", "f32", "-fa", "off")
-shown = ("--mmproj", projector, "--images", str(folder), "--logits", str(folder / "l.f32"))
-scorer.answers([{**item, "positions": "last"}], *shown, *exact)
-file_row = numpy.fromfile(folder / "l.f32", dtype="<f4").astype("f8")
-same, other = own(pixels), own(pixels[::-1].copy())
-print(json.dumps({"apart": float(abs(file_row - same).max()), "largest": float(abs(same).max()),
-    "other": float(abs(file_row - other).max())}))
-"""
-
 needs_mnn = pytest.mark.usefixtures("mnn")
 
 
@@ -222,7 +182,7 @@ def test_a_checkpoint_that_sees_becomes_two_files_that_see_the_same(
     assert check["logits"]["relative"] < TOLERANCES["F32"]
     image = check["image"]
     # In patches of 16 that are merged two by two.
-    assert (image["width"], image["tokens"]) == (SIDE, (SIDE // 32) ** 2)
+    assert image["tokens"] % (SIDE // 32) ** 2 == 0
     assert 0 < image["difference"] < 0.01 * image["largest"]
     Image.effect_noise((200, 100), 90).convert("RGB").save(person.folder / "noise.png")
     words = ("--model", done["path"], "--image", "noise.png", "--prompt", QUESTION, "-n", "4")
@@ -250,31 +210,6 @@ def test_a_checkpoint_that_sees_becomes_two_files_that_see_the_same(
         env={**os.environ, "PYTHONPATH": str(comparing)},
     )
     assert json.loads((tmp_path / "result.json").read_text())["image"]["relative"] > 0.1
-
-
-def test_the_next_token_after_an_image_is_as_likely_as_in_the_checkpoint(
-    person: Person, expected: dict[str, str], tmp_path: Path
-) -> None:
-    del expected  # by then the environment is there
-    python, text = str(_converters_python()), person.folder / "llama-3"
-    checkpoint = tmp_path / "seeing"
-    make = [python, "-c", MAKE_SEEING, str(text), str(checkpoint), str(SIDE)]
-    subprocess.run(make, check=True)
-    done = converts(person, str(checkpoint), "--type", "F32", "--output", "next.gguf")
-    (scorer,) = build(load_target("host"), programs=[SEEING_SCORER])
-    files = [person.folder / done["path"], person.folder / done["projector"], scorer.path]
-    script = data_path("toolchains", "converters", "check_projector.py")
-    words = [script.parent, checkpoint, *files, tmp_path, QUESTION, str(SIDE)]
-    comparing = Path(python).parents[1] / "comparing"
-    compared = subprocess.run(
-        [python, "-s", "-c", AFTER_AN_IMAGE, *words],
-        check=True,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(comparing)},
-    )
-    found = json.loads(compared.stdout)
-    assert 0 < found["apart"] < 0.01 * found["largest"]
-    assert found["other"] > 5 * found["apart"]  # the image counts
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ def with_checkpoints(folder: Path) -> Person:
     return person
 
 
-def write_tokenizer(folder: Path, fields: dict[str, Any], kind: str) -> None:
+def write_tokenizer(
+    folder: Path, fields: dict[str, Any], kind: str, words: Sequence[str] = ()
+) -> None:
     if kind in {"llama-bpe", "qwen2"}:
         write_byte_pairs(folder, fields, "qwen2" if kind == "qwen2" else "llama-bpe")
     else:
@@ -84,7 +87,8 @@ def write_tokenizer(folder: Path, fields: dict[str, Any], kind: str) -> None:
     first = content["added_tokens"][0]
     size = len(fields["tokenizer.ggml.tokens"])
     content["added_tokens"] += [
-        {**first, "id": size + number, "content": text} for number, text in enumerate(ADDED)
+        {**first, "id": size + number, "content": text}
+        for number, text in enumerate((*ADDED, *words))
     ]
     if kind == "sentence pieces after the first space":  # as Mistral 0.3
         content["pre_tokenizer"]["prepend_scheme"] = "first"

@@ -7,20 +7,30 @@ import json
 import subprocess
 import wave
 from collections import Counter
+from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from armload.build.builder import build
+from armload.build.programs import SEEING_SCORER
+from armload.build.target import load_target
+from armload.core.progress import Silent
 from armload.models.packaged import word_problems_model
+from armload.models.synth import synthesise
+from tests.chat_models import with_chat_template
 from tests.person import Person
 from tests.projectors import (
+    TEMPLATE,
     with_context,
     write_hearing_projector,
     write_projector,
     write_seeing,
 )
 from tests.system.serving import serving
+from tests.system.streaming import WIDE
 
 pytestmark = pytest.mark.build
 
@@ -102,6 +112,39 @@ def test_several_images_stand_in_one_prompt(ann: Person) -> None:
     )
     cells = json.loads(swept.stdout)["cells"]
     assert len(cells) == 2
+
+
+def test_the_weights_of_a_model_that_sees_are_streamed_after_the_last_image(ann: Person) -> None:
+    folder = ann.folder / "wide"
+    folder.mkdir()
+    wide = folder / "random.gguf"
+    synthesise(WIDE, wide, quantisation="Q8_0", seed=1, progress=Silent())
+    model = with_chat_template(wide, folder / "wide-Q8_0.gguf", TEMPLATE)
+    projector = write_projector(folder / "mmproj-wide-f32.gguf", width=WIDE.width)
+    wide.unlink()
+    words = ("--model", str(model), "--image", "a.png,b.jpg", "--prompt", "x", "-n", "6")
+    mapped = ann.benches(*words, "--weights", "mapped", board=BOARD)
+    given = ("--weights", "streamed", "--resident", "8MB")
+    run = ann.benches(*words, *given, board=BOARD)
+    assert run["text"] == mapped["text"]
+    weights = run["trace"]["weights"][-1]
+    assert weights["weights"] == "streamed"
+    assert abs(weights["locked_bytes"] - 8_000_000) < 1 << 20
+    steps = run["steps"]
+    first = next(n for n, each in enumerate(steps) if not each["stage"])
+    # No weights of the model are read before the projector is released.
+    assert {each["stage"] for each in steps[:first]} == {"preprocessing", "encoder"}
+    assert all(not each["stage"] for each in steps[first:])
+    assert all(not each["locked_bytes"] for each in steps[:first])
+    assert sum(each["media_tokens"] for each in steps) == 70 + 64
+    assert all(each["storage_wait_ns"] is not None for each in steps[first:])
+    streamed_bytes = weights["weights_bytes"] - weights["locked_bytes"]
+    read = median(each["read_bytes"] for each in steps[-5:-1])
+    assert read == pytest.approx(streamed_bytes, rel=0.2)
+    memory = run["prediction"]["memory"]
+    assert run["prediction"]["verdict"] == "streams"
+    assert memory["projector_bytes"] > projector.stat().st_size
+    assert memory["window_bytes"] > 0
 
 
 def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
@@ -193,6 +236,41 @@ def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:
     ]
     assert sum(each.get("stage") == "encoder" for each in steps) == 4
     assert sum(each.get("media_tokens") or 0 for each in steps) == 70 + 64 + 64 + 70
+
+
+def test_choices_are_as_likely_after_an_image_as_by_its_logits(ann: Person) -> None:
+    question, choices = f"{QUESTION}\nAnswer:", [" four", " a hundred and one"]
+    lines = [{"image": image, "choices": choices, "answer": "A"} for image in ("a.png", "b.jpg")]
+    (ann.folder / "chosen.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (ann.folder / "chosen.yaml").write_text(
+        "data: chosen.jsonl\nkind: multiple-choice\nimage: image\nchoices: choices\n"
+        f"expected: '{{{{ answer }}}}'\nfields: {{answer: answer}}\ndelimiter: ''\n"
+        f"prompts: {{plain: {{user: {json.dumps(question)}}}}}\n"
+    )
+    words = ("eval", "--board", BOARD, "--model", "seeing-Q8_0.gguf", "--task", "chosen.yaml")
+    found = json.loads(ann.types(*words, "--threads", "1", "--json").stdout)
+    folder = ann.folder / "evaluations" / found["evaluation"]
+    answers = [json.loads(line) for line in (folder / "answers-0.jsonl").read_text().splitlines()]
+    by_id = {each["id"]: each["continuations"] for each in answers}
+    assert by_id["1"] != by_id["2"]  # the image counts
+    (scorer,) = build(load_target("host"), programs=[SEEING_SCORER])
+    item = {"id": "1", "kind": "logits", "images": ["a.png"], "positions": "all"}
+    for choice, scored in zip(choices, by_id["1"], strict=True):
+        (ann.folder / "item.jsonl").write_text(json.dumps({**item, "prompt": question + choice}))
+        rows = ann.folder / "rows.f32"
+        rows.unlink(missing_ok=True)
+        given = ("-m", ann.folder / "seeing-Q8_0.gguf", "--items", ann.folder / "item.jsonl")
+        seen = ("--mmproj", ann.folder / "mmproj-seeing-f32.gguf", "--images", ann.folder)
+        more = ("--logits", rows, "-t", "1", "-c", "1024")
+        done = subprocess.run([scorer.path, *given, *seen, *more], check=True, capture_output=True)
+        answer = json.loads(done.stdout)
+        logits = np.fromfile(rows, "<f4").reshape(answer["rows"], answer["columns"]).astype("f8")
+        likely = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        tokens = scored["tokens"]
+        assert answer["tokens"][-len(tokens) :] == tokens
+        ends = range(len(answer["tokens"]) - len(tokens) - 1, len(answer["tokens"]) - 1)
+        expected = [likely[at, token] for at, token in zip(ends, tokens, strict=True)]
+        assert scored["log_likelihoods"] == pytest.approx(expected, abs=0.05)
 
 
 def test_the_shipped_drawings_are_answered_and_a_text_model_is_refused_them(ann: Person) -> None:

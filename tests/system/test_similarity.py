@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGUFReader
 
+from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.installing import environment
 from armload.core.progress import Silent
 from armload.evaluation.similarity import read_pairs
+from armload.models.packaged import word_problems_model
 from tests.encoders import write_bert
 from tests.person import Person
+from tests.system.test_convert_architectures import write_tokenizer
 
 pytestmark = pytest.mark.build
 
@@ -38,6 +42,40 @@ pooling = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
 json.dump([pooling], open(folder + "/modules.json", "w"))
 os.mkdir(folder + "/1_Pooling")
 json.dump({"pooling_mode_mean_tokens": True}, open(folder + "/1_Pooling/config.json", "w"))
+"""
+
+MAKE_DENSE = """
+import json, os, sys
+import torch
+from safetensors.torch import save_file
+from transformers import Gemma3TextConfig, Gemma3TextModel
+folder = sys.argv[1]
+torch.manual_seed(3)
+config = Gemma3TextConfig(vocab_size=640, hidden_size=64, intermediate_size=128,
+    num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+    query_pre_attn_scalar=32, sliding_window=48, max_position_embeddings=512,
+    use_bidirectional_attention=True, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+model = Gemma3TextModel(config)
+with torch.no_grad():
+    for name, values in model.named_parameters():
+        values.normal_(0, 0.2)
+model.save_pretrained(folder)
+path = os.path.join(folder, "config.json")
+written = json.load(open(path))
+written["sliding_window"] = 48  # of the published model, both ways together
+json.dump(written, open(path, "w"))
+kinds = {"0": ("Transformer", ""), "1": ("Pooling", "1_Pooling"), "2": ("Dense", "2_Dense"),
+    "3": ("Dense", "3_Dense"), "4": ("Normalize", "4_Normalize")}
+json.dump([{"idx": int(n), "name": n, "path": path, "type": f"sentence_transformers.models.{kind}"}
+    for n, (kind, path) in kinds.items()], open(folder + "/modules.json", "w"))
+os.mkdir(folder + "/1_Pooling")
+json.dump({"pooling_mode_mean_tokens": True}, open(folder + "/1_Pooling/config.json", "w"))
+for name, inner, outer in (("2_Dense", 64, 96), ("3_Dense", 96, 64)):
+    os.mkdir(f"{folder}/{name}")
+    json.dump({"in_features": inner, "out_features": outer, "bias": False,
+        "activation_function": "torch.nn.modules.linear.Identity"},
+        open(f"{folder}/{name}/config.json", "w"))
+    save_file({"linear.weight": torch.randn(outer, inner)}, f"{folder}/{name}/model.safetensors")
 """
 
 COSINES = """
@@ -111,6 +149,7 @@ def test_an_encoder_finds_pairs_as_alike_as_in_transformers(ann: Person) -> None
     check = json.loads(done.stdout)["check"]
     assert check["texts"] > 16
     assert any("in Korean" in each for each in check["unchecked"])
+    assert 0 < check["embeddings"]["relative"] < TOLERANCES["F32"]
     found = similarity(ann, "encoder-F32.gguf")
     given = json.dumps([[pair.a, pair.b] for pair in pairs])
     expected = json.loads(
@@ -121,6 +160,32 @@ def test_an_encoder_finds_pairs_as_alike_as_in_transformers(ann: Person) -> None
     assert max(expected) - min(expected) > 0.05  # the pairs are told apart
     for pair, cosine in zip(found["pairs"], expected, strict=True):
         assert pair["similarity"] == pytest.approx(cosine, abs=WITHIN)
+
+
+@pytest.mark.exhaustive(
+    covers=["armload/conversion/checkpoints", "toolchains/converters", "armload/evaluation"]
+)
+def test_dense_layers_behind_the_pooling_are_converted_or_refused(ann: Person) -> None:
+    folder = ann.folder / "dense"
+    folder.mkdir()
+    subprocess.run([_converters_python(), "-c", MAKE_DENSE, folder], check=True)
+    model = GGUFReader(word_problems_model("word-problems:Q8_0"))
+    fields = {name: field.contents() for name, field in model.fields.items()}
+    write_tokenizer(folder, fields, "sentence pieces")
+    words = ("model.convert", "dense", "--type", "F32", "--yes", "--json")
+    check = json.loads(ann.types(*words).stdout)["check"]
+    assert 0 < check["embeddings"]["relative"] < TOLERANCES["F32"]
+    names = {each.name for each in GGUFReader(ann.folder / "dense-F32.gguf").tensors}
+    assert {"dense_2.weight", "dense_3.weight"} <= names
+    assert similarity(ann, "dense-F32.gguf")["dimensions"] == 64
+    # Without one of them, the comparison tells; what the converter would drop is refused.
+    modules = json.loads((folder / "modules.json").read_text())
+    config = folder / "2_Dense" / "config.json"
+    config.write_text(config.read_text().replace("linear.Identity", "activation.Tanh"))
+    refused = ann.types(*words, "--output", "no.gguf", status=3).stderr
+    assert "activation Tanh" in refused
+    (folder / "modules.json").write_text(json.dumps([*modules[:2], modules[3], modules[4]]))
+    assert "3_Dense" in ann.types(*words, "--output", "no.gguf", status=3).stderr
 
 
 def _converters_python() -> Path:

@@ -11,9 +11,10 @@ from PIL import Image
 from armload.bench.fitting import BoardsFit, fit_hardware
 from armload.bench.outlined import Media
 from armload.core.errors import UsageError
+from armload.core.pictures import Picture
 from armload.core.progress import Silent
 from armload.deploy.payload import Payload
-from armload.engines.media import MediaNeed, media_need
+from armload.engines.media import MediaNeed, media_need, need_of_media
 from armload.engines.perception import encoder_question, encoder_simulation
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -213,3 +214,35 @@ def test_an_image_for_a_model_of_text_is_refused_before_anything_is_copied(tmp_p
     told = typed(tmp_path, "bench", "--board", "this-machine", *words)
     assert told.returncode
     assert "no projector, without which a model sees and hears nothing" in told.stderr
+
+
+def test_images_of_one_prompt_are_prepared_together_and_encoded_in_turn() -> None:
+    found = outlined_projector(load_outline("lfm2-vl-450m"))
+    assert found is not None
+
+    def needs(*sizes: str) -> MediaNeed:
+        pictures = [
+            Picture(
+                name="a", path=Path("a"), sha256="0", size_bytes=1, width=size[0], height=size[1]
+            )
+            for size in map(read_size, sizes)
+        ]
+        need = need_of_media(*found, pictures)
+        assert need is not None
+        return need
+
+    one, other, both = needs("640x480"), needs("256x256"), needs("640x480", "256x256", "640x480")
+    assert (both.tokens, both.passes) == (2 * one.tokens + other.tokens, 3)
+    assert [(each.count, each.width) for each in both.parts] == [(2, 576), (1, 256)]
+    assert both.graph_bytes == one.graph_bytes
+    prepared = [each.buffer_bytes - each.graph_bytes for each in (one, other, both)]
+    assert prepared[2] == 2 * prepared[0] + prepared[1]
+    assert both.attention == 2 * one.attention + other.attention
+    assert both.weights_bytes == one.weights_bytes
+    limited = need_of_media(
+        *found,
+        [Picture(name="a", path=Path("a"), sha256="0", size_bytes=1, width=512, height=512)],
+        128,
+    )
+    assert limited is not None
+    assert 64 <= limited.tokens - 2 <= 128

@@ -18,6 +18,7 @@ from armload.evaluation.data import load_questions
 from armload.evaluation.items import context_tokens, items_of
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.question import Question
+from armload.evaluation.record import Part
 from armload.evaluation.task import Task, load_task
 from armload.models.packaged import word_problems_model
 from armload.models.projector import read_whole_projector
@@ -106,9 +107,17 @@ def test_an_image_that_cannot_be_shown_is_named_with_its_question(
     assert "line 2" in caught.value.message
 
 
-def test_choices_that_are_compared_by_likelihood_have_no_images(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="compares texts alone"):
-        task_of(tmp_path / "q.jsonl", kind="multiple-choice", choices="choices")
+def test_choices_that_are_compared_by_likelihood_stand_after_an_image_too(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    line = {"question": "What?", "answer": "A", "choices": ["x", "y"], "image": "a.png"}
+    data = tmp_path / "q.jsonl"
+    data.write_text(json.dumps(line))
+    task = task_of(data, kind="multiple-choice", choices="choices")
+    asked = load_questions(task)
+    part = Part(model="m", model_sha256="0", model_reference="m", prompt="plain")
+    (item,) = items_of(task, part, asked)
+    assert item["images"] == [asked[0].images[0].sha256]
+    assert item["continuations"] == [" x", " y"]
 
 
 def test_items_name_their_images_and_have_room_for_them(tmp_path: Path) -> None:

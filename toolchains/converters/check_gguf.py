@@ -64,8 +64,11 @@ SMALLEST = 1e-30
 DEQUANTIZING = {"fp8": "FineGrainedFP8Config", "mxfp4": "Mxfp4Config"}
 """What tells transformers to unpack weights, which it computes with on graphics cards alone."""
 
+CLASSES = ("AutoModelForCausalLM", "AutoModelForImageTextToText", "AutoModelForMultimodalLM")
+"""Of transformers, for text, images and sounds; the last is of version 5."""
+
 TAKEN = re.compile(r"control-looking token: +(\d+) '(.*)' was not control-type")
-ENGINE_ERROR = re.compile(r"error|ASSERT|what\(\)", re.IGNORECASE)
+ENGINE_ERROR = re.compile(r"error|ASSERT|what\(\)|\.cpp:\d+: ", re.IGNORECASE)
 
 
 class EngineError(Exception):
@@ -370,8 +373,9 @@ def read_model(checkpoint: str) -> tuple[Any, dict[str, Any]]:
         others = {key: value for key, value in packed.items() if key != "quant_method"}
         make = getattr(transformers, dequantizing)
         settings["quantization_config"] = make(**{**others, "dequantize": True})
-    text = type(config) in transformers.AutoModelForCausalLM._model_mapping  # noqa: SLF001
-    kind = transformers.AutoModelForCausalLM if text else transformers.AutoModelForImageTextToText
+    kinds = [getattr(transformers, name) for name in CLASSES if hasattr(transformers, name)]
+    known = (each for each in kinds if type(config) in each._model_mapping)  # noqa: SLF001
+    kind = next(known, transformers.AutoModelForCausalLM)  # which says what it does not know
     model, loading = kind.from_pretrained(checkpoint, output_loading_info=True, **settings)
     return model.eval().float(), loading
 

@@ -13,6 +13,8 @@ made of that.
 Qwen3-Next has layers that predict further tokens. The converter insists on them unless it is told
 otherwise; transformers does not save them.
 
+Weights of vision encoders have other names since transformers 5.
+
 How a mixture of experts turns scores into weights is a setting of published models that
 transformers leaves out where its class does nothing else. Then the class's code tells it.
 
@@ -58,6 +60,10 @@ GATING = {
 FORMER_LAYERS = {"linear_attention": "mamba", "full_attention": "attention"}
 """Layers of hybrids with Mamba before transformers 5, and still for the converter."""
 
+VISION = re.compile(r"^((?:model\.)?vision_tower\.)(?=embeddings|encoder|post_layernorm)")
+"""Begins the names of a vision encoder's weights as transformers 5 saves them; before, they had
+``vision_model`` in them."""
+
 COMPARING = "comparing"
 """The folder beside this environment's own packages that has today's transformers."""
 
@@ -96,6 +102,7 @@ def main() -> None:
     change_names(Path(arguments[0]))
     complete_settings(import_module("conversion.base").ModelBase)
     end_with_window(model)
+    name_as_published(import_module("conversion.base").MmprojModel)
     if not predicts_ahead(Path(arguments[0])):
         import_module("conversion.qwen")._QwenMtpMixin.no_mtp = True  # noqa: SLF001
     sys.argv = [script, *arguments]
@@ -157,6 +164,19 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
     if "mamba_d_state" in text and isinstance(text.get("layer_types"), list):
         text["layer_types"] = [FORMER_LAYERS.get(each, each) for each in text["layer_types"]]
     return settings
+
+
+def name_as_published(projector: Any) -> None:
+    """Name the weights of a vision encoder as published models do, and the converter knows them."""
+    published = projector.map_tensor_name
+
+    def map_tensor_name(self: Any, name: str, *words: Any, **named: Any) -> str:
+        try:
+            return str(published(self, name, *words, **named))
+        except ValueError:
+            return str(published(self, VISION.sub(r"\1vision_model.", name), *words, **named))
+
+    projector.map_tensor_name = map_tensor_name
 
 
 def end_with_window(model: Any) -> None:

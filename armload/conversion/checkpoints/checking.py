@@ -10,9 +10,10 @@ from armload.build.builder import build
 from armload.build.programs import SCORER
 from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
+from armload.conversion.checkpoints.encoders import EmbeddingFindings, compare_embeddings
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.program import OFFLINE
-from armload.conversion.checkpoints.projectors import ComparedImage
+from armload.conversion.checkpoints.projectors import ComparedImage, ComparedRows, ComparedSound
 from armload.conversion.checkpoints.quantised import uncompared
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
@@ -78,14 +79,19 @@ class ConversionCheck(Value):
     Attributes:
         texts: whose tokens are the same; 0 if none were compared.
         logits: how far they differ; none if they were not compared.
+        embeddings: how far those of texts differ; none of a model that writes text, or if they
+            were not compared.
         image: how far the embeddings of an image differ; none if none were compared.
+        sound: as ``image``, of a model that hears.
         unchecked: what was not compared, and why.
         reference: what read the checkpoint, with its version; empty if nothing did.
     """
 
     texts: Count = 0
     logits: ComparedLogits | None = None
+    embeddings: ComparedRows | None = None
     image: ComparedImage | None = None
+    sound: ComparedSound | None = None
     unchecked: tuple[str, ...] = ()
     reference: str = ""
 
@@ -97,10 +103,16 @@ class ConversionCheck(Value):
                 f"the logits differ by {self.logits.difference:.2g} at most "
                 f"({self.logits.relative:.1e} of their spread)"
             )
-        if self.image:
+        if self.embeddings:
             agree.append(
-                f"an image's {self.image.tokens} embeddings differ by {self.image.difference:.2g} "
-                f"at most ({self.image.relative:.1e} of their spread)"
+                f"the embeddings of texts differ by {self.embeddings.difference:.2g} at most "
+                f"({self.embeddings.relative:.1e} of their spread)"
+            )
+        if media := self.image or self.sound:
+            agree.append(
+                f"{'an image' if self.image else 'a sound'}'s {media.tokens} embeddings differ by "
+                f"{media.difference:.2g} at most ({media.relative:.1e} of their spread), the "
+                f"logits after them by {media.after.difference:.2g}"
             )
         against = f"Checked against {self.reference}: "
         checked = [f"{against}{'; '.join(agree)}."] if agree else []
@@ -188,9 +200,14 @@ def check_gguf(
     packed, hindrance = uncompared(checkpoint.folder), _hindrance(checkpoint, type_name)
     model = outline_of(file, header)
     has_logits = not (model.embeds or model.ranks)
+    embedded = EmbeddingFindings()
     if not has_logits:
         hindrance = f"logits: this model {model.purpose}; see armload eval --task similarity"
-    with_logits = not packed and not hindrance
+    if model.embeds and type_name in TOLERANCES:
+        most = TOLERANCES[type_name]
+        embedded = compare_embeddings(checkpoint, file, held, progress, most=most)
+        hindrance = f"embeddings of texts: {embedded.unchecked}" if embedded.unchecked else ""
+    with_logits = has_logits and not packed and not hindrance
     with progress.step(f"Comparing {checkpoint.name} with its file"):
         words, context = [str(file.absolute()), str(scorer.path)], _context(header)
         more = [] if with_logits else ["--tokens"]
@@ -222,6 +239,7 @@ def check_gguf(
     return ConversionCheck(
         texts=found.texts,
         logits=found.logits,
+        embeddings=embedded.rows,
         unchecked=(*found.unread, *([hindrance] if hindrance else []), *_doubts(found, header)),
         reference=f"transformers {found.transformers}",
     )

@@ -20,10 +20,11 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 NEEDED_PATTERNS = (
     *("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken", "README.md"),
-    "*_Pooling/config.json",
+    *("*_Pooling/config.json", "*_Dense/config.json", "*_Dense/model.safetensors"),
 )
 """Files of a checkpoint that take part in a conversion: no Python, and no pickled weights. How an
-encoder of sentence-transformers pools its tokens is in a folder that ``modules.json`` names."""
+encoder of sentence-transformers pools its tokens, and the dense layers behind that, are in folders
+that ``modules.json`` names."""
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
 _PART = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
@@ -32,6 +33,10 @@ _NEW_MAJOR = 5
 _VERSION_LENGTH = 20
 _PACKED = {"I32": 8, "U8": 2}
 """Weights in an element of a type that holds several: those of 4 bits, as most are."""
+
+TEXT_CLASSES = {"Lfm2VlForConditionalGeneration": "Lfm2ForCausalLM"}
+"""Architectures that llama.cpp's converter knows for the projector alone, and for the text by the
+class that published models name in ``text_config``; transformers 5 leaves it out."""
 
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 _OF_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,6})\.", re.ASCII)
@@ -161,7 +166,7 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
             '["LlamaForCausalLM"].',
         )
     return CheckpointOutline(
-        architecture=names[0],
+        architecture=TEXT_CLASSES.get(names[0], names[0]),
         model_type=str(config.get("model_type", "")),
         tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         brings_code="auto_map" in config,

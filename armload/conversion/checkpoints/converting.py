@@ -17,6 +17,7 @@ from armload.conversion.checkpoints.checkpoint import (
     read_checkpoint_outline,
     read_object,
 )
+from armload.conversion.checkpoints.encoders import check_modules, has_dense
 from armload.conversion.checkpoints.environment import Environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
     MNN_BITS,
@@ -31,8 +32,8 @@ from armload.conversion.checkpoints.forms import (
 from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.projectors import (
-    ImageFindings,
-    compare_images,
+    MediaFindings,
+    compare_media,
     has_projector,
     projector_bytes,
     projector_path,
@@ -104,6 +105,7 @@ def check_convertible(folder: Path, form: Form, progress: Progress, *, unchecked
     check_templates(folder)
     source = pinned_source().provide(progress)
     check_quantised(folder, outline, form, source, unchecked=unchecked)
+    check_modules(folder, outline)
     if form == "gguf":
         check_known_to_gguf(outline, gguf_architectures(source))
         check_vocabulary(folder, outline, pinned_packages().pieces_alone)
@@ -213,9 +215,13 @@ def _to_gguf(
         )
         if projector is not None:
             with written_whole(projector) as second:
-                seen = _to_projector(checkpoint, stage, beside, second, type_name, held, progress)
-            doubts = (f"embeddings of an image: {seen.unchecked}",) if seen.unchecked else ()
-            update = {"image": seen.image, "unchecked": (*check.unchecked, *doubts)}
+                seen = _to_projector(
+                    *(checkpoint, stage, beside, second, type_name, held, progress),
+                    is_comparable=check.logits is not None,
+                )
+            doubts = (f"what it sees or hears: {seen.unchecked}",) if seen.unchecked else ()
+            compared = {"image": seen.image, "sound": seen.sound}
+            update = {**compared, "unchecked": (*check.unchecked, *doubts)}
             check = check.model_copy(update=update)
         return check, model.parameters
 
@@ -228,13 +234,16 @@ def _to_projector(
     type_name: str,
     held: Environment,
     progress: Progress,
-) -> ImageFindings:
-    """Write a checkpoint's projector, and compare what it makes of an image.
+    *,
+    is_comparable: bool,
+) -> MediaFindings:
+    """Write a checkpoint's projector, and compare what it makes of an image or a sound.
 
     Args:
         model: its file of the model, which the projector is for.
         path: to write to.
         type_name: of the model's weights.
+        is_comparable: the model's own logits could be compared.
     """
     own = projector_type(type_name)
     write_gguf(checkpoint, stage, path, own, held, progress, is_projector=True)
@@ -245,7 +254,9 @@ def _to_projector(
             f"{checkpoint.folder}: the converter made no projector of it: {error.message}",
             "config.json does not belong to these weights: use both of one version of the model.",
         ) from error
-    return compare_images(checkpoint, model, path, held, progress, most=TOLERANCES[own])
+    if not is_comparable:
+        return MediaFindings(unchecked="the logits of a text could not be compared either")
+    return compare_media(checkpoint, model, path, held, progress, most=TOLERANCES[own])
 
 
 def write_gguf(
@@ -266,6 +277,7 @@ def write_gguf(
     wrapper = data_path("toolchains", "converters", "convert_gguf.py")
     words = [str(wrapper), str(script), str(stage), "--outfile", str(path.absolute())]
     words += ["--outtype", type_name.lower(), *(["--mmproj"] if is_projector else [])]
+    words += ["--sentence-transformers-dense-modules"] if has_dense(checkpoint.folder) else []
     with progress.step(label, total=total, unit="B") as step:
 
         def watch(line: str) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
+from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import (
     ArmloadError,
     DataError,
@@ -16,6 +19,8 @@ from armload.core.errors import (
     LocalMemoryError,
     MissingToolError,
 )
+from armload.core.places import data_path
+from armload.core.values import Value
 
 _NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
 
@@ -62,6 +67,42 @@ def run_converter(
         shown_as, own = str(folder / checkpoint.name), str(checkpoint.folder)
         lines = [line.replace(shown_as, own) for line in error.lines]
         raise _failure(checkpoint, FailedProgramError(error.status, lines)) from error
+
+
+Found = TypeVar("Found", bound=Value)
+
+
+def found_by(
+    script: str,
+    words: Sequence[str],
+    checkpoint: Checkpoint,
+    held: Environment,
+    kind: type[Found],
+) -> Found:
+    """Return what a script found that compares a checkpoint with what was made of it.
+
+    Today's transformers reads the checkpoint.
+
+    Args:
+        script: one of the converters'.
+        words: that it takes between the checkpoint and its result.
+
+    Raises:
+        FailedProgramError: it ended with another status.
+    """
+    path = data_path("toolchains", "converters", script)
+    with (
+        staged(checkpoint, for_converters=False) as stage,
+        tempfile.TemporaryDirectory(prefix="armload-") as name,
+    ):
+        result = Path(name) / "result.json"
+        held.run(
+            ["-s", str(path), str(stage), *words, str(result)],
+            folder=stage.parent,
+            variables={**OFFLINE, "PYTHONPATH": str(held.comparing)},
+            watch=lambda _: None,
+        )
+        return kind.model_validate_json(result.read_bytes())
 
 
 def _failure(checkpoint: Checkpoint, error: FailedProgramError) -> ArmloadError:

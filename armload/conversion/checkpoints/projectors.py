@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from armload.build.builder import build
@@ -11,10 +10,8 @@ from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import CONFIG, Checkpoint, read_object
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.forms import GGUF_BITS, gguf_projectors
-from armload.conversion.checkpoints.program import OFFLINE
-from armload.conversion.checkpoints.staging import staged
+from armload.conversion.checkpoints.program import found_by
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
-from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value
 
@@ -22,36 +19,62 @@ PROJECTOR_TYPES = ("F32", "F16", "BF16", "Q8_0")
 _OTHERS = "F16"
 
 
-class ComparedImage(Value):
-    """How far the embeddings of an image are from those of the checkpoint.
+class ComparedRows(Value):
+    """How far rows of values are from those of the checkpoint.
 
     Attributes:
-        width, height: of the image, in pixels.
-        tokens: that it becomes.
         difference: the largest of two values.
         largest: of the checkpoint's values.
-        relative: root mean square of the differences of a token, as a share of the values'
-            standard deviation there, in the median of the tokens.
+        relative: root mean square of the differences in a row, as a share of the values'
+            standard deviation there, in the median of the rows.
     """
 
-    width: Count
-    height: Count
-    tokens: Count
     difference: Finite
     largest: Finite
     relative: Finite
 
 
-class ImageFindings(Value):
+class ComparedMedia(ComparedRows):
+    """How far the embeddings of an image or a sound are, where both encoders get the same.
+
+    Attributes:
+        tokens: that it becomes, in all its parts.
+        after: how far the logits of the token after it and a question are.
+    """
+
+    tokens: Count
+    after: ComparedRows
+
+
+class ComparedImage(ComparedMedia):
+    """How far the embeddings of an image are.
+
+    Attributes:
+        width, height: of the image, in pixels.
+    """
+
+    width: Count
+    height: Count
+
+
+class ComparedSound(ComparedMedia):
+    """How far the embeddings of a sound are."""
+
+    seconds: Finite
+
+
+class MediaFindings(Value):
     """What the script in the converters' environment found.
 
     Attributes:
-        image: how far the embeddings differ; none if they were not compared.
+        image: how far its embeddings differ; none if they were not compared.
+        sound: as ``image``; a checkpoint either sees or hears.
         unchecked: why not; empty if they were.
         engine: why llama.cpp could not compute them; empty if it could.
     """
 
     image: ComparedImage | None = None
+    sound: ComparedSound | None = None
     unchecked: str = ""
     engine: str = ""
 
@@ -83,7 +106,7 @@ def has_projector(folder: Path, source: Path) -> bool:
     )
 
 
-def compare_images(
+def compare_media(
     checkpoint: Checkpoint,
     file: Path,
     projector: Path,
@@ -91,12 +114,12 @@ def compare_images(
     progress: Progress,
     *,
     most: float,
-) -> ImageFindings:
-    """Compare the embeddings of an image with those that transformers computes.
+) -> MediaFindings:
+    """Compare the embeddings of an image or a sound with those that transformers computes.
 
     Args:
         file, projector: as converted.
-        most: that they may differ, as ``ComparedImage.relative``.
+        most: that they may differ, as ``ComparedRows.relative``.
 
     Raises:
         DataError: they are others, or llama.cpp cannot compute them.
@@ -104,39 +127,30 @@ def compare_images(
     try:
         (scorer,) = build(load_target(HOST), programs=[SEEING_SCORER], progress=progress)
     except (BuildError, MissingToolError, UsageError) as error:
-        return ImageFindings(unchecked=f"{SEEING_SCORER} is unavailable: {error.message}")
-    script = data_path("toolchains", "converters", "check_projector.py")
-    with (
-        progress.step(f"Comparing how {checkpoint.name} sees"),
-        staged(checkpoint, for_converters=False) as stage,
-        tempfile.TemporaryDirectory(prefix="armload-") as name,
-    ):
-        result = Path(name) / "result.json"
-        words = [script, stage, file.absolute(), projector.absolute(), scorer.path, result]
-        variables = {**OFFLINE, "PYTHONPATH": str(held.comparing)}
+        return MediaFindings(unchecked=f"{SEEING_SCORER} is unavailable: {error.message}")
+    with progress.step(f"Comparing what {checkpoint.name} sees or hears"):
+        words = [str(each.absolute()) for each in (file, projector, scorer.path)]
         try:
-            held.run(
-                ["-s", *map(str, words)],
-                folder=stage.parent,
-                variables=variables,
-                watch=lambda _: None,
-            )
+            found = found_by("check_projector.py", words, checkpoint, held, MediaFindings)
         except FailedProgramError as error:
-            return ImageFindings(unchecked=f"the comparison ended with status {error.status}")
-        found = ImageFindings.model_validate_json(result.read_bytes())
+            return MediaFindings(unchecked=f"the comparison ended with status {error.status}")
     if found.engine:
         raise DataError(
             f"{checkpoint.folder}: llama.cpp cannot use the converted projector: {found.engine}.",
             "The pinned llama.cpp may not support this variant: use a projector that the "
             "publisher offers.",
         )
-    if found.image and found.image.relative > most:
-        raise DataError(
-            f"{checkpoint.folder}: the projector computes different embeddings of an image: they "
-            f"differ by up to {found.image.difference:.2g}, in the median of the tokens by "
-            f"{found.image.relative:.1%} of their spread (at most {most:.0%} is allowed).",
-            "Compare config.json and the preprocessor's with those of the model's publisher.",
-        )
+    media = found.image or found.sound
+    compared = {"embeddings of it": media, "logits after it": media.after} if media else {}
+    for what, rows in compared.items():
+        if rows.relative > most:
+            raise DataError(
+                f"{checkpoint.folder}: with {'an image' if found.image else 'a sound'}, the "
+                f"converted files compute different {what}: they differ by up to "
+                f"{rows.difference:.2g}, in the median by {rows.relative:.1%} of their spread (at "
+                f"most {most:.0%} is allowed).",
+                "Compare config.json and the preprocessor's with those of the model's publisher.",
+            )
     return found
 
 

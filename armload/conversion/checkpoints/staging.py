@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from armload.conversion.checkpoints.checkpoint import NEEDED_PATTERNS, Checkpoint, read_object
+from armload.conversion.checkpoints.checkpoint import (
+    NEEDED_PATTERNS,
+    TEXT_CLASSES,
+    Checkpoint,
+    read_object,
+)
 from armload.models.hub import matches
 
 _TOKENIZER, _CONFIG = "tokenizer_config.json", "config.json"
@@ -36,7 +41,7 @@ def staged(checkpoint: Checkpoint, *, for_converters: bool = True) -> Iterator[P
     with tempfile.TemporaryDirectory(prefix="armload-") as name:
         folder = Path(name) / checkpoint.name
         folder.mkdir()
-        for path in sorted([*checkpoint.folder.iterdir(), *checkpoint.folder.glob("*/*.json")]):
+        for path in sorted([*checkpoint.folder.iterdir(), *checkpoint.folder.glob("*/*.*")]):
             place = path.relative_to(checkpoint.folder)
             if path.is_file() and matches(place.as_posix(), NEEDED_PATTERNS):
                 (folder / place).parent.mkdir(exist_ok=True)
@@ -64,7 +69,10 @@ def _in_older_words(content: dict[str, Any]) -> dict[str, Any]:
 def _whole_config(content: dict[str, Any]) -> dict[str, Any]:
     inner = content.get("text_config")
     if isinstance(inner, dict):
-        return content | {"text_config": _whole_config(inner)}
+        names = content.get("architectures")
+        known = TEXT_CLASSES.get(str(names[0])) if isinstance(names, list) and names else None
+        text = {"architectures": [known]} if known else {}
+        return content | {"text_config": text | _whole_config(inner)}
     model_type = str(content.get("model_type", ""))
     missing = dict(_FIXED.get(model_type, {}))
     if model_type == "gpt2":

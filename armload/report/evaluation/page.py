@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from armload.core.columns import Column
 from armload.evaluation.program import how_asked
-from armload.evaluation.record import Evaluation, EvaluationFolder
+from armload.evaluation.record import Evaluation, EvaluationFolder, files_of
 from armload.evaluation.results import AccuracyPoint, GradedAttempt
 from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
@@ -51,7 +51,7 @@ def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: s
             "asked": [
                 ("evaluation", evaluation.id),
                 ("items per pass", evaluation.parallel),
-                *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
+                *((name, f"SHA-256 {sha256}") for name, sha256 in files_of(evaluation.parts)),
                 *(("program", each) for each in how_asked(evaluation.parts)),
             ],
         },

@@ -21,6 +21,7 @@ from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.logits.rows import TOO_LONG, Logits
 from armload.evaluation.program import how_asked
 from armload.evaluation.record import EvaluationFolder
+from armload.evaluation.record import Part as EvaluatedPart
 from armload.evaluation.results import AccuracyPoint, is_answer_correct, points_of
 from armload.report.evaluation.document import (
     EvaluationDocument,
@@ -86,6 +87,7 @@ class EvaluationResult(Result):
     def view(self) -> Iterator[Part]:
         yield evaluation_view(self._view)
         yield from how_asked(self.evaluated.evaluation.parts)
+        yield from _seen_by(self.evaluated.evaluation.parts)
         yield ""
         yield from (each for group in self._view.groups for each in group.statements)
         yield from labelled(12, [("evaluation", self.evaluated.folder), *self.files.items()])
@@ -125,6 +127,16 @@ class EvaluationResult(Result):
                     "--new."
                 )
             raise RunError(f"No question was answered. The first one failed: {reasons[0]}.", remedy)
+
+
+def _seen_by(parts: Sequence[EvaluatedPart]) -> list[str]:
+    """Say by which projector each model saw the task's images."""
+    found = (
+        f"{model} saw images through {projector} (SHA-256 {sha256[:12]})."
+        for (model, _), *seen in (part.files for part in parts)
+        for projector, sha256 in seen
+    )
+    return list(dict.fromkeys(found))
 
 
 def missing_line(evaluated: EvaluationFolder) -> str:

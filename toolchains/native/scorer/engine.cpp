@@ -83,6 +83,10 @@ std::vector<llama_token> vocabulary::begin(const std::string & text) const {
     return common_tokenize(vocab_, text, true, true);
 }
 
+std::vector<llama_token> vocabulary::after_image(const std::string & text) const {
+    return common_tokenize(vocab_, text, false, true);
+}
+
 static std::string joined(const vocabulary & words, const std::vector<llama_token> & tokens) {
     std::string text;
     for (llama_token token : tokens) {

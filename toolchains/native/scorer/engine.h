@@ -60,6 +60,7 @@ class vocabulary {
     // With the beginning-of-text token, where the model has one.
     std::vector<llama_token> begin(const std::string & text) const;
     std::vector<llama_token> go_on(const std::string & text) const;
+    std::vector<llama_token> after_image(const std::string & text) const; // as libmtmd has them
 
     // Of a text of which the model is given nothing: every text has a token before its first one.
     llama_token before_all() const;

@@ -181,7 +181,7 @@ class scorer {
             return std::make_unique<generation>(next, words_, prompts_, eyes_.get(), ids_, context);
         }
         if (next.kind() == "likelihood") {
-            return std::make_unique<likelihood>(next, words_, ids_, spare_ids_, context);
+            return std::make_unique<likelihood>(next, words_, eyes_.get(), ids_, spare_ids_, context);
         }
         if (next.kind() == "logits") {
             return std::make_unique<raw_logits>(next, words_, prompts_, eyes_.get(), ids_, context,

@@ -1,10 +1,12 @@
 #include "media.h"
 
+#include "ggml-backend.h"
 #include "mtmd-helper.h"
 #include "mtmd.h"
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 static int32_t whole_number(const std::string & text) {
     char * end;
@@ -26,6 +28,8 @@ class seeing : public media {
         settings.n_threads           = wanted.cpuparams.n_threads;
         settings.flash_attn_type     = wanted.flash_attn_type;
         settings.warmup              = false; // it would encode an image that nobody asks about
+        settings.cb_eval             = note_input;
+        settings.cb_eval_user_data   = this;
         if (!options.most_tokens.empty()) {
             settings.image_max_tokens = whole_number(options.most_tokens);
         }
@@ -49,10 +53,18 @@ class seeing : public media {
             throw item_error("images: no text follows the last one");
         }
         llama_pos at = 0;
-        for (size_t i = 0; i < last; i++) {
-            process(mtmd_input_chunks_get(chunks.get(), i), id, at);
-        }
         seen_prompt found;
+        for (size_t i = 0; i < last; i++) {
+            const mtmd_input_chunk * chunk = mtmd_input_chunks_get(chunks.get(), i);
+            process(chunk, id, at);
+            size_t     words = 0;
+            const auto text_tokens = mtmd_input_chunk_get_tokens_text(chunk, &words);
+            if (text_tokens != nullptr) {
+                found.before.insert(found.before.end(), text_tokens, text_tokens + words);
+            } else {
+                found.before.resize(found.before.size() + mtmd_input_chunk_get_n_tokens(chunk), LLAMA_TOKEN_NULL);
+            }
+        }
         found.rest.assign(rest, rest + count);
         found.length     = at;
         found.tokens     = static_cast<int32_t>(tokens);
@@ -62,14 +74,16 @@ class seeing : public media {
 
     image_rows encode(const std::string & image) override {
         const mtmd::input_chunks_ptr chunks = tokenized(marker(), { image });
-        image_rows found = { {}, static_cast<size_t>(llama_model_n_embd_inp(engine_.model())) };
+        image_rows found = { {}, static_cast<size_t>(llama_model_n_embd_inp(engine_.model())), {} };
         for (size_t i = 0; i < mtmd_input_chunks_size(chunks.get()); i++) {
             const mtmd_input_chunk * chunk = mtmd_input_chunks_get(chunks.get(), i);
             if (mtmd_input_chunk_get_type(chunk) == MTMD_INPUT_CHUNK_TYPE_TEXT) {
                 continue;
             }
+            input_                       = {};
             const mtmd::batch_ptr batch  = encoded(chunk);
             const float *         values = mtmd_batch_get_output_embd(batch.get(), chunk);
+            found.inputs.push_back(std::move(input_));
             found.values.insert(found.values.end(), values,
                                 values + found.columns * mtmd_input_chunk_get_n_tokens(chunk));
         }
@@ -77,6 +91,20 @@ class seeing : public media {
     }
 
   private:
+    // An encoder's graph begins with a tensor of this name, whatever its kind.
+    static bool note_input(ggml_tensor * node, bool ask, void * user_data) {
+        seeing & self = *static_cast<seeing *>(user_data);
+        for (int i = 0; ask && i < GGML_MAX_SRC && self.input_.shape.empty(); i++) {
+            const ggml_tensor * from = node->src[i];
+            if (from != nullptr && strcmp(from->name, "inp_raw") == 0) {
+                self.input_.shape.assign(from->ne, from->ne + 3);
+                self.input_.values.resize(static_cast<size_t>(ggml_nelements(from)));
+                ggml_backend_tensor_get(from, self.input_.values.data(), 0, ggml_nbytes(from));
+            }
+        }
+        return !ask;
+    }
+
     mtmd::input_chunks_ptr tokenized(const std::string & text, const std::vector<std::string> & images) {
         std::vector<mtmd::bitmap>        bitmaps;
         std::vector<const mtmd_bitmap *> given;
@@ -129,6 +157,7 @@ class seeing : public media {
 
     const engine &    engine_;
     std::string       folder_;
+    encoder_input     input_; // of what was encoded last
     mtmd::context_ptr mtmd_;
 };
 
@@ -145,12 +174,19 @@ image_embeddings::image_embeddings(item from, media * eyes, logits_file * file) 
     if (eyes == nullptr || file == nullptr || images.size() != 1) {
         throw item_error("images: one, with --mmproj, and --logits FILE for its rows");
     }
-    const image_rows found     = eyes->encode(images[0]);
-    const size_t     size_bytes = found.values.size() * sizeof(float);
-    columns_                   = found.columns;
-    rows_                      = found.values.size() / columns_;
-    offset_bytes_              = file->reserve(size_bytes);
-    file->write(found.values.data(), size_bytes, offset_bytes_);
+    const image_rows found = eyes->encode(images[0]);
+    const auto       write = [&](const std::vector<float> & values) {
+        const size_t  size_bytes   = values.size() * sizeof(float);
+        const int64_t offset_bytes = file->reserve(size_bytes);
+        file->write(values.data(), size_bytes, offset_bytes);
+        return offset_bytes;
+    };
+    columns_      = found.columns;
+    rows_         = found.values.size() / columns_;
+    offset_bytes_ = write(found.values);
+    for (const encoder_input & each : found.inputs) {
+        inputs_.push_back({ { "shape", each.shape }, { "offset_bytes", write(each.values) } });
+    }
     file->sync();
 }
 
@@ -159,5 +195,6 @@ json image_embeddings::answer() const {
     found["offset_bytes"] = offset_bytes_;
     found["rows"]         = rows_;
     found["columns"]      = columns_;
+    found["inputs"]       = inputs_;
     return found;
 }

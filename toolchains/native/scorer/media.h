@@ -17,16 +17,24 @@ struct media_options {
 
 // A prompt whose images, and the text before them, were processed.
 struct seen_prompt {
+    std::vector<llama_token> before;        // the last image and what stands before its end, -1 for an image's
     std::vector<llama_token> rest;          // what follows the last image
     llama_pos                length;        // of what lies in the cache, in positions
     int32_t                  tokens;        // of the whole prompt
     int32_t                  more_cells;    // that it takes, beyond its positions
 };
 
+// A part of an image, or of a sound's spectrum, as the encoder takes it: rows of columns in channels.
+struct encoder_input {
+    std::vector<float>   values;
+    std::vector<int64_t> shape; // columns, rows, channels
+};
+
 // An image as the model reads it: a row for each of its tokens.
 struct image_rows {
-    std::vector<float> values;
-    size_t             columns;
+    std::vector<float>         values;
+    size_t                     columns;
+    std::vector<encoder_input> inputs;
 };
 
 class media {
@@ -75,6 +83,7 @@ class image_embeddings : public task {
     size_t  rows_;
     size_t  columns_;
     int64_t offset_bytes_;
+    json    inputs_ = json::array();
 };
 
 // Throws engine_error.

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <numeric>
 
-likelihood::likelihood(item from, const vocabulary & words, sequence_ids & ids,
+likelihood::likelihood(item from, const vocabulary & words, media * eyes, sequence_ids & ids,
                        sequence_ids & spare_ids, int32_t context_tokens)
     : task(std::move(from)), words_(words), spare_ids_(spare_ids), context_tokens_(context_tokens),
       start_ns_(now_ns()) {
-    item_.allow({ "context", "continuations" });
+    item_.allow({ "context", "continuations", "images" });
+    const auto images = images_of(item_, eyes);
+    if (!images.empty() && item_.is_list("context")) {
+        throw item_error("images: they stand before a text, and the context is a list of tokens");
+    }
     if (item_.is_list("context")) {
         take_tokens();
     } else {
-        tokenize();
+        tokenize(images.empty());
     }
     if (continuations_.empty()) {
         throw item_error("continuations: there is none");
@@ -21,24 +25,46 @@ likelihood::likelihood(item from, const vocabulary & words, sequence_ids & ids,
         check_length(context_.size() + each.tokens.size() - 1, context_tokens);
     }
     shared_ = std::make_unique<sequence>(ids);
+    if (!images.empty()) {
+        look(eyes, images);
+    }
     shared_->add_prompt(context_);
+}
+
+// Images stand before the context. What the projector puts behind the last one is part of the text.
+void likelihood::look(media * eyes, const std::vector<std::string> & images) {
+    std::string prompt;
+    for (size_t i = 0; i < images.size(); i++) {
+        prompt += eyes->marker();
+    }
+    const seen_prompt seen = eyes->look(prompt + text_, images, shared_->id());
+    context_               = seen.rest;
+    seen_tokens_           = seen.tokens - static_cast<int32_t>(seen.rest.size());
+    shared_->continue_at(seen.length);
+    for (const continuation & each : continuations_) {
+        check_length(static_cast<size_t>(seen.tokens) + each.tokens.size() - 1, context_tokens_);
+    }
 }
 
 // Context and continuation are tokenized together and cut at the length of the tokenized context.
 // Spaces at its end belong to the continuation, as most vocabularies have words that begin with one.
-void likelihood::tokenize() {
+void likelihood::tokenize(bool begins) {
     auto         context = item_.get<std::string>("context");
+    const auto   words   = [&](const std::string & text) {
+        return begins ? words_.begin(text) : words_.after_image(text);
+    };
     const auto   texts   = item_.get<std::vector<std::string>>("continuations");
     const size_t end     = context.find_last_not_of(" \t\n\r\f\v") + 1;
     const auto   spaces  = context.substr(end);
     context.resize(end);
-    context_ = words_.begin(context);
-    if (context_.empty()) {
+    text_    = context;
+    context_ = words(context);
+    if (context_.empty() && begins) {
         context_ = { words_.before_all() };
     }
     for (const std::string & text : texts) {
-        auto together = words_.begin(context + spaces + text);
-        if (context.empty() && (together.empty() || together[0] != context_[0])) {
+        auto together = words(context + spaces + text);
+        if (begins && context.empty() && (together.empty() || together[0] != context_[0])) {
             together.insert(together.begin(), context_[0]);
         }
         if (together.size() <= context_.size()) {
@@ -108,7 +134,7 @@ void likelihood::advance() {
     if (shared_->pending() > 0) {
         return;
     }
-    size_t cells = context_.size();
+    size_t cells = seen_tokens_ + context_.size();
     for (continuation & each : continuations_) {
         if (each.is_done()) {
             each.after.reset();
@@ -140,7 +166,7 @@ bool likelihood::is_finished() const {
 
 json likelihood::answer() const {
     json found              = item_.answer();
-    found["context_tokens"] = context_.size();
+    found["context_tokens"] = seen_tokens_ + context_.size();
     for (const continuation & each : continuations_) {
         found["continuations"].push_back({ { "tokens", each.tokens },
                                            { "log_likelihoods", each.log_likelihoods },
@@ -164,6 +190,7 @@ raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, m
         check_length(tokens_.size(), context_tokens);
     } else {
         const seen_prompt seen = eyes->look(prompt, images, text_->id());
+        before_                = seen.before;
         tokens_                = seen.rest;
         text_->continue_at(seen.length);
     }
@@ -223,7 +250,10 @@ void raw_logits::read(const sequence &, const float * logits) {
 }
 
 json raw_logits::answer() const {
-    json found         = item_.answer();
+    json found = item_.answer();
+    if (!before_.empty()) {
+        found["before"] = before_;
+    }
     found["tokens"]    = tokens_;
     found["positions"] = positions_;
     if (top_k_ > 0) {

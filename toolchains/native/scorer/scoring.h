@@ -15,7 +15,7 @@
 class likelihood : public task {
   public:
     // Throws item_error if the item is at fault, or exceeds the context.
-    likelihood(item from, const vocabulary & words, sequence_ids & ids, sequence_ids & spare_ids,
+    likelihood(item from, const vocabulary & words, media * eyes, sequence_ids & ids, sequence_ids & spare_ids,
                int32_t context_tokens);
 
     std::vector<sequence *> waiting() override;
@@ -37,8 +37,9 @@ class likelihood : public task {
         void score(const float * logits, int32_t vocabulary_size);
     };
 
-    void tokenize();
+    void tokenize(bool begins); // whether the text is the first of the prompt
     void take_tokens();
+    void look(media * eyes, const std::vector<std::string> & images);
 
     // Throws item_error if one is not in the vocabulary.
     std::vector<llama_token> known(const char * key, const json & list) const;
@@ -48,7 +49,9 @@ class likelihood : public task {
     int32_t            context_tokens_;
     int64_t            start_ns_;
 
-    std::vector<llama_token>  context_;
+    std::string               text_;    // of the context
+    std::vector<llama_token>  context_; // what follows the last image, if there is one
+    int32_t                   seen_tokens_ = 0; // before that
     std::unique_ptr<sequence> shared_; // the context, which every continuation begins with
     std::vector<continuation> continuations_;
 };
@@ -74,6 +77,7 @@ class raw_logits : public task {
     const vocabulary &       words_;
     logits_file *            file_;
     int32_t                  top_k_; // 0: whole rows
+    std::vector<llama_token> before_; // to the end of the last image, -1 for an image's
     std::vector<llama_token> tokens_;
     std::vector<int32_t>     positions_; // ascending
     std::optional<sequence>  text_;

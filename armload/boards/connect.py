@@ -10,6 +10,7 @@ from armload.boards.board import (
     Board,
     HdcReach,
     LocalReach,
+    RelayedBoard,
     SshAddress,
     SshReach,
     VirtualReach,
@@ -30,6 +31,8 @@ def connect(board: Board, progress: Progress) -> Host:
 
     The connection itself is opened by the first command.
     """
+    if isinstance(board, RelayedBoard):
+        return board.relay.connect(progress)
     match board.reach:
         case LocalReach():
             from armload.boards.local import LocalHost
@@ -107,6 +110,8 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
 def is_off(board: Board) -> bool:
     """Say whether a board is a virtual one that does not run."""
+    if isinstance(board, RelayedBoard):
+        return board.relay.is_off()
     return isinstance(board.reach, VirtualReach) and running_address(board) is None
 
 

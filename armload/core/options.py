@@ -469,6 +469,13 @@ def _share(value: object) -> object:
 Duration = Annotated[float, BeforeValidator(_duration_s)]
 """Seconds, typed as ``90s``, ``30m`` or ``2h``; without a unit it is seconds."""
 
+NEVER = "never"
+
+DurationOrNever = Annotated[
+    float, BeforeValidator(lambda value: math.inf if value == NEVER else _duration_s(value))
+]
+"""As ``Duration``, and infinite where ``never`` is typed."""
+
 Share = Annotated[float, BeforeValidator(_share)]
 """A share of one, typed as a percentage such as ``5%`` or ``5``."""
 

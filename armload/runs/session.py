@@ -119,6 +119,7 @@ def session(
     *,
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
+    board: Board | None = None,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
@@ -127,6 +128,7 @@ def session(
         programs: of llama.cpp, that are needed; may be none. For a group, ``RPC_SERVER`` is added.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
+        board: the one that the request names, as it is reached; none for as its file says.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then,
@@ -134,7 +136,7 @@ def session(
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
-    boards = list(group.boards if group else (load_board(request.board),))
+    boards = list(group.boards if group else (board or load_board(request.board),))
     board = boards[0]
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import Board, is_group, load_board
-from armload.boards.connect import connect, is_off
+from armload.boards.board import Board, RelayedBoard, VirtualReach, is_group, load_board
+from armload.boards.connect import check_not_stopped, connect, is_off
+from armload.boards.failures import PoweredOffError
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
@@ -44,8 +45,13 @@ class Connection:
         self.host = connect(board, progress)
 
     def again(self) -> None:
-        """Connect anew, and switch a virtual board on again."""
+        """Connect anew, and switch a virtual board on again.
+
+        Raises:
+            PoweredOffError: somebody has stopped it.
+        """
         self.host.close()
+        check_not_stopped(self.board)
         self.host = connect(self.board, self._progress)
 
     def beside(self) -> Host:
@@ -186,8 +192,9 @@ def session(
                 ready = compiling.result()
         else:
             # Minutes of compiling are no time to learn what the board says at once.
-            (connection, found), *others_reached = reached(progress)
+            before = reached(progress)
             ready = compiled(progress)
+            (connection, found), *others_reached = [_reached_still(*each) for each in before]
         yield Session(
             request=request,
             main_board=connection.board,
@@ -226,6 +233,19 @@ def _reached(
         check_cores(each, board, found)
     if vulkan:
         check_vulkan(board, found)
+    return connection, found
+
+
+def _reached_still(connection: Connection, found: Probe) -> tuple[Connection, Probe]:
+    """Reach a virtual board anew that was restarted while programs were compiled."""
+    board = connection.board
+    if not isinstance(board.reach, VirtualReach) or isinstance(board, RelayedBoard):
+        return connection, found
+    try:
+        with_retries(lambda: connection.host.run("true"))
+    except PoweredOffError:
+        connection.again()
+        found = with_retries(lambda: probe(connection.host, board))
     return connection, found
 
 

@@ -155,7 +155,7 @@ def test_a_board_that_somebody_stops_is_not_started_again_by_who_follows_a_run(
     person: Person,
 ) -> None:
     person.types("bench", "--board", "mine", "-n", "2")  # what it needs is there then
-    process = person.start("bench", "--board", "mine", "-n", "4000", "--repeats", "1")
+    process = person.start("bench", "--board", "mine", "-n", "2000", "--repeats", "1")
     pattern = "ls /data/local/tmp/armload/runs/*/trace.jsonl | wc -l"
     before = int(person.on_board(pattern))
     wait_until(lambda: int(person.on_board(pattern)) > before, process)

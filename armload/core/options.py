@@ -175,6 +175,9 @@ class OptionGroup(Value):
     kept: ClassVar[frozenset[str]] = frozenset()
     """Fields that stay as they are on the board where they are left out."""
 
+    common: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a normal week, which help shows by themselves; empty for all."""
+
     _usual: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields whose value is a person's default: they are set, but were not given this time."""
 

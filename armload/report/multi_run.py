@@ -226,12 +226,20 @@ def doubts(cells: Sequence[Cell]) -> list[Doubt]:
             if not run.verdict.valid:
                 row = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
                 found.setdefault(row, []).append(run.id)
-    for cell in cells:
-        if cell.too_few:
-            found[cell.label, cell.too_few, ""] = [run.id for run in cell.counted]
-    return [
+    disturbed = [
         _together(group, found) for group in words.alike(found, lambda each: "\n".join(each[1:]))
     ]
+    lacking = [
+        Doubt(
+            label=cell.label,
+            reasons=cell.too_few,
+            remedy="",
+            runs=tuple(run.id for run in cell.counted),
+        )
+        for cell in cells
+        if cell.too_few
+    ]
+    return [*disturbed, *lacking]
 
 
 def _together(

@@ -241,7 +241,16 @@ _GUESSES: tuple[Column[SpeculationOfCell], ...] = (
 
 def notes(results: Sequence[CellResult]) -> list[str]:
     """Return the doubts about single cells, each once, and about the fastest; what guesses gave."""
-    doubts = each_once((_in_a_line(each.name), each.doubt) for each in results if each.doubt)
+    disturbed: list[tuple[str, str]] = []
+    imprecise: list[tuple[str, str]] = []
+    for each in results:
+        # How many repeats a cell lacks is its own.
+        of_cell = each.cell is not None and each.doubt == each.cell.too_few
+        (imprecise if of_cell else disturbed).append((_in_a_line(each.name), each.doubt))
+    doubts = [
+        *each_once(each for each in disturbed if each[1]),
+        *(f"{name}: {doubt}" for name, doubt in imprecise if doubt),
+    ]
     by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
     cells = list(by_name.values())
     return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]

@@ -260,10 +260,14 @@ def test_what_no_group_can_hold_is_refused_before_anything_is_timed(
         session(request, (), Silent(), takes_groups=True) as where,
     ):
         now = where.found.conditions.model_copy(update={"memory_available_bytes": 1 << 20})
-        full = {"found": where.found.model_copy(update={"conditions": now})}
-        programs = {"binaries": alone.binaries}
+        full = where.found.model_copy(update={"conditions": now})
         (other,) = where.other_members
-        pair = replace(where, **full, **programs, other_members=(replace(other, **full),))
+        pair = replace(
+            where,
+            found=full,
+            binaries=alone.binaries,
+            other_members=(replace(other, found=full),),
+        )
         found = _predicted(pair, model)
         assert found.division is not None
         assert found.division.refused

@@ -15,7 +15,12 @@ from typing import TypeVar
 from uuid import uuid4
 
 from armload.boards.board import Board, RelayedBoard
-from armload.boards.bulk import MOST_STREAM_BYTES, TRANSFER_SILENCE_S, too_much
+from armload.boards.bulk import (
+    MOST_STREAM_BYTES,
+    TRANSFER_SILENCE_S,
+    reporting_chunks,
+    too_much,
+)
 from armload.boards.failures import SlowCommandError
 from armload.boards.forward import Endpoint, proxied
 from armload.boards.host import Completed, Forward, Host, OutputChunk, TransportChoice
@@ -43,6 +48,9 @@ _ANSWER_S = 120.0
 """That a gateway may take for an answer, beside what the board may take for a command."""
 
 _DIGITS = 20
+
+_SMALL_BYTES = 1 << 20
+"""Up to which a file is not kept at the gateway for its other boards."""
 
 _Answer = TypeVar("_Answer")
 
@@ -190,9 +198,15 @@ class GatewayHost:
     def send_file(
         self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
+        if local.stat().st_size <= _SMALL_BYTES:
+            self.write(
+                remote, reporting_chunks(local, offset_bytes, sent), offset_bytes=offset_bytes
+            )
+            return
         file = self._calls.send(local)
+        last = offset_bytes
+        sent(last)
         wanted = (file.model_dump_json(), as_bytes(remote), offset_bytes)
-        last = -1
         with self._flow("send_file", *wanted) as flow:
             for _, told in flow.pieces(TRANSFER_SILENCE_S):
                 for word in told.split():

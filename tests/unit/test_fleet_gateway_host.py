@@ -118,7 +118,10 @@ def test_a_piece_of_no_kind_is_refused(piece: object) -> None:
         list(host(flow="f", take=piece).read(PurePosixPath("/etc/passwd")))
 
 
-def test_progress_of_a_copy_never_leaves_the_file(tmp_path: Path) -> None:
+def test_progress_of_a_copy_never_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_host, "_SMALL_BYTES", 10)
     local = tmp_path / "m.gguf"
     local.write_bytes(bytes(100))
     pieces = iter([b"o0 40 ", b"o-5 x 30 999 1e9 " + b"9" * 5000, b"o100 ", b"."])

@@ -120,7 +120,8 @@ def verb_page(verb: Verb, *, shows_all: bool = False) -> str:
     words = verb.usage()
     parts = [f"Usage: {' '.join(['armload', verb.name, *words, '[--options]'])}\n"]
     parts.append(f"{_prose(getdoc(verb) or '')}\n")
-    common = () if shows_all else verb.options.common
+    own = shown_defaults(verb.name)
+    common: frozenset[str] = frozenset() if shows_all else verb.options.common
     spellings = [spelling for each in declared for spelling in each.spellings]
     if spellings and not common:
         also = f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."
@@ -128,12 +129,11 @@ def verb_page(verb: Verb, *, shows_all: bool = False) -> str:
     if words:
         meanings = [each.help for each in declared if each.option.is_argument]
         parts.append(f"Arguments:\n\n{_columns(list(zip(words, meanings, strict=True)))}")
-    own = shown_defaults(verb.name)
     lists = {
         heading: [
             (shown(each), each.help_with(own.get(each.field, each.default))) for each in group
         ]
-        for heading, group in _listed(declared, common).items()
+        for heading, group in _listed(declared, common and common | own.keys()).items()
     }
     (*_, last) = lists.values()
     last.append(_HELP)

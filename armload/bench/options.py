@@ -120,7 +120,7 @@ class Options(_PlanOptions):
         warmups: runs of every combination before them that do not.
     """
 
-    keys_listed_by: ClassVar[str] = "armload bench --help"
+    keys_listed_by: ClassVar[str] = "armload bench --help-all"
 
     board: Annotated[Listed[str], DESCRIBES] = ()
     model: Annotated[

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, SkipValidation, ValidationInfo, field_validator
 
 from armload.boards.core_names import core_of_cpu
 from armload.boards.hardware import load_hardware
+from armload.boards.host import HostRelay
 from armload.boards.power import PowerMeter
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.deciding import DECIDES, DESCRIBES, Decides, Words
@@ -303,6 +304,24 @@ class Board(Value):
             "clusters": (CpuCluster(cores=reach.cores, name=core),) if core else (),
         }
         return facts.model_copy(update=made)
+
+
+class RelayedBoard(Board):
+    """A board that somebody else reaches; no file describes one.
+
+    Attributes:
+        reach: how that would be done from here, which has no meaning.
+        own_launcher: as for ``launcher``.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    relay: SkipValidation[HostRelay] = Field(exclude=True, repr=False)
+    own_launcher: tuple[str, ...] = ()
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return self.own_launcher
 
 
 def is_group(name: str) -> bool:

@@ -10,6 +10,7 @@ from armload.boards.board import (
     Board,
     HdcReach,
     LocalReach,
+    RelayedBoard,
     SshAddress,
     SshReach,
     VirtualReach,
@@ -30,6 +31,8 @@ def connect(board: Board, progress: Progress) -> Host:
 
     The connection itself is opened by the first command.
     """
+    if isinstance(board, RelayedBoard):
+        return board.relay.connect(progress)
     match board.reach:
         case LocalReach():
             from armload.boards.local import LocalHost
@@ -93,6 +96,23 @@ def running_address(board: Board) -> SshAddress | None:
     return machine.running(board)
 
 
+def check_not_stopped(board: Board) -> None:
+    """Return unless somebody has stopped a virtual board that was on.
+
+    Raises:
+        PoweredOffError: somebody has.
+    """
+    if not is_off(board) or isinstance(board, RelayedBoard):
+        return
+    from armload.boards.virtual.state import machine_folder, was_stopped
+
+    if was_stopped(machine_folder(board)):
+        raise PoweredOffError(
+            f"The virtual board {board.name!r} was stopped with board.down.",
+            "Repeat the command to start it again and continue.",
+        )
+
+
 def is_blank(board: Board, progress: Progress) -> bool:
     """Say whether nothing can lie on a board: a virtual one that this workspace never started."""
     if not isinstance(board.reach, VirtualReach):
@@ -107,6 +127,8 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
 def is_off(board: Board) -> bool:
     """Say whether a board is a virtual one that does not run."""
+    if isinstance(board, RelayedBoard):
+        return board.relay.is_off()
     return isinstance(board.reach, VirtualReach) and running_address(board) is None
 
 

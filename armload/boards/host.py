@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
+from armload.core.progress import Progress
 from armload.core.values import Value
 
 
@@ -167,3 +168,13 @@ class Host(Protocol):
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""
+
+
+class HostRelay(Protocol):
+    """Reaches a board for those who have no way to it of their own."""
+
+    def connect(self, progress: Progress) -> Host:
+        """Reach the board, which is started first where that is a matter of software."""
+
+    def is_off(self) -> bool:
+        """Say whether it is a virtual board that does not run."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from armload.cli.configuration import Word
 from armload.cli.mistakes import mistake, unexpected_word, unknown_option
+from armload.cli.registry import HELP_ALL
 from armload.cli.verb import Verb, repeats
 from armload.core.options import Declared, declared_options
 
@@ -33,11 +34,13 @@ class CommandLine(NamedTuple):
         words: by the names of fields.
         notes: what has no effect, and why.
         asks_help: it asks for the verb's page of help.
+        asks_all: for that of all options.
     """
 
     words: Mapping[str, Word]
     notes: Sequence[str] = ()
     asks_help: bool = False
+    asks_all: bool = False
 
 
 def read_options(verb: Verb, words: Sequence[str]) -> CommandLine:
@@ -69,8 +72,8 @@ class _Reader:
         before = ""
         while self._left:
             word = self._left.popleft()
-            if word in HELP:
-                return CommandLine({}, asks_help=True)
+            if word in HELP or word == HELP_ALL:
+                return CommandLine({}, asks_help=True, asks_all=word == HELP_ALL)
             if not word:
                 raise mistake("An argument must not be empty.", self._verb.name)
             if word.startswith("-"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from inspect import getdoc
 from typing import TYPE_CHECKING
 
 from armload.cli.completion.table import load_table
-from armload.cli.registry import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
+from armload.cli.registry import GROUPS, HELP_ALL, VERB_GROUPS, VERBS, WEEK, verbs_in
 
 if TYPE_CHECKING:
     from armload.cli.verb import Verb
@@ -107,8 +107,12 @@ def group_page(group: str) -> str:
     )
 
 
-def verb_page(verb: Verb) -> str:
-    """Return the page of a verb, whose defaults are those that a person has set."""
+def verb_page(verb: Verb, *, shows_all: bool = False) -> str:
+    """Return the page of a verb, whose defaults are those that a person has set.
+
+    Args:
+        shows_all: also options that few need, of a verb that has many.
+    """
     from armload.cli.configuration import shown_defaults
     from armload.core.options import declared_options
 
@@ -116,24 +120,36 @@ def verb_page(verb: Verb) -> str:
     words = verb.usage()
     parts = [f"Usage: {' '.join(['armload', verb.name, *words, '[--options]'])}\n"]
     parts.append(f"{_prose(getdoc(verb) or '')}\n")
-    if spellings := [spelling for each in declared for spelling in each.spellings]:
+    own = shown_defaults(verb.name)
+    common: frozenset[str] = frozenset() if shows_all else verb.options.common
+    spellings = [spelling for each in declared for spelling in each.spellings]
+    if spellings and not common:
         also = f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."
         parts.append(f"{_prose(also)}\n")
     if words:
         meanings = [each.help for each in declared if each.option.is_argument]
         parts.append(f"Arguments:\n\n{_columns(list(zip(words, meanings, strict=True)))}")
-    own = shown_defaults(verb.name)
     lists = {
         heading: [
             (shown(each), each.help_with(own.get(each.field, each.default))) for each in group
         ]
-        for heading, group in grouped(declared).items()
+        for heading, group in _listed(declared, common and common | own.keys()).items()
     }
     (*_, last) = lists.values()
     last.append(_HELP)
+    if verb.options.common:
+        count = sum(not each.option.is_argument for each in declared)
+        last.append((f"    {HELP_ALL}", f"show all {count} options"))
     widest = max(len(word) for pairs in lists.values() for word, _ in pairs)
     parts += [f"{heading}:\n\n{_columns(pairs, widest)}" for heading, pairs in lists.items()]
     return "\n".join(parts)
+
+
+def _listed(declared: Sequence[Declared], common: Collection[str]) -> dict[str, list[Declared]]:
+    if not common:
+        return grouped(declared)
+    groups = grouped(declared).values()
+    return {"Options": [each for group in groups for each in group if each.field in common]}
 
 
 def grouped(declared: Sequence[Declared]) -> dict[str, list[Declared]]:

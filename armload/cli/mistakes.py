@@ -80,6 +80,9 @@ def unknown_option(wrong: str, verb: str, options: Collection[str]) -> UsageErro
             "llama-server divides its --ctx-size among its slots; --context is the size of each "
             "slot. "
         )
+    elif wrong == "--scheduler" and "--board" in options:
+        why = ", because latencies would include the scheduler's" if verb == "load" else ""
+        hint = f"{verb} connects to boards itself{why}: type it on the board's gateway. "
     elif wrong == "--engine":
         from armload.engines.registry import ENGINES
 

@@ -61,10 +61,13 @@ def _show_help(names: Sequence[str]) -> None:
     from armload.cli.help import every_verb_page, group_page, program_page, verb_page
 
     name = ".".join(names)
+    verb, _, last = name.rpartition(".")
     if name == ALL_VERBS:
         print(every_verb_page(), end="")
     elif name in VERBS:
         print(verb_page(VERBS[name]))
+    elif last == ALL_VERBS and verb in VERBS:
+        print(verb_page(VERBS[verb], shows_all=True))
     elif verbs_in(name):
         print(group_page(name), end="")
     elif name:
@@ -85,7 +88,7 @@ def _run_verb(name: str, *words: str) -> None:
     verb = VERBS[name]
     line = read_options(verb, words)
     if line.asks_help:
-        _show_help([name])
+        _show_help([name, *([ALL_VERBS] if line.asks_all else [])])
         return
     for note in line.notes:
         from armload.cli.terminal import say

@@ -77,7 +77,9 @@ VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
 """The module and the function of each verb, by its name and heading, as help lists them."""
 
 ALL_VERBS = "all"
-"""What follows ``help`` for the page of all verbs."""
+"""What follows ``help`` for the page of all verbs, and ``help VERB`` for that of all options."""
+
+HELP_ALL = f"--help-{ALL_VERBS}"
 
 WEEK = (
     *("demo", "init", "build", "deploy", "bench", "chat", "service", "fit", "compare"),

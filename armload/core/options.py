@@ -175,6 +175,9 @@ class OptionGroup(Value):
     kept: ClassVar[frozenset[str]] = frozenset()
     """Fields that stay as they are on the board where they are left out."""
 
+    common: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a normal week, which help shows by themselves; empty for all."""
+
     _usual: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields whose value is a person's default: they are set, but were not given this time."""
 
@@ -468,6 +471,13 @@ def _share(value: object) -> object:
 
 Duration = Annotated[float, BeforeValidator(_duration_s)]
 """Seconds, typed as ``90s``, ``30m`` or ``2h``; without a unit it is seconds."""
+
+NEVER = "never"
+
+DurationOrNever = Annotated[
+    float, BeforeValidator(lambda value: math.inf if value == NEVER else _duration_s(value))
+]
+"""As ``Duration``, and infinite where ``never`` is typed."""
 
 Share = Annotated[float, BeforeValidator(_share)]
 """A share of one, typed as a percentage such as ``5%`` or ``5``."""

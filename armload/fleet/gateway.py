@@ -25,6 +25,7 @@ from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pa
 from armload.fleet.events import ProgressEvent, Relay, Send
 from armload.fleet.files import SentFile, bytes_here, receive
 from armload.fleet.gateway_board import GatewayBoard
+from armload.fleet.gateway_hosts import GatewayHosts
 from armload.fleet.messages import GatewayError, TaskAnswer, TaskOutcome, reply_of
 from armload.fleet.operations import BoardOperation, GatewayTask, RunEngine
 from armload.runs import store
@@ -48,6 +49,7 @@ class Gateway:
 
     def __init__(self, boards: Sequence[str], progress: Progress) -> None:
         self.boards = tuple(boards)
+        self.hosts = GatewayHosts(self.boards, progress)
         self._send: Send = lambda _topic, _event: None
         self._progress = progress
         self._posts: dict[str, _BoardPost] = {}
@@ -233,11 +235,24 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
     )
 }
 
+_HOST_CALLS: Mapping[str, Callable[..., Any]] = {
+    call.__name__: call
+    for call in (
+        *(GatewayHosts.described, GatewayHosts.transports, GatewayHosts.run, GatewayHosts.write),
+        *(GatewayHosts.tunnel, GatewayHosts.dial, GatewayHosts.flow, GatewayHosts.take),
+        *(GatewayHosts.feed, GatewayHosts.close),
+    )
+}
+
 
 def answer(call: str, *arguments: Any) -> bytes:
     """Call the gateway; return a ``TaskAnswer``: Dask would pickle an error."""
     try:
-        result = _CALLS[call](_OFFERED[0], *arguments)
+        offered = _OFFERED[0]
+        if call in _HOST_CALLS:
+            result = _HOST_CALLS[call](offered.hosts, *arguments)
+        else:
+            result = _CALLS[call](offered, *arguments)
     except ArmloadError as error:
         return reply_of(TaskAnswer(error=GatewayError.of(error)))
     except Exception as defect:  # noqa: BLE001 - it is the command's to show

@@ -94,19 +94,26 @@ class GatewayBoard:
             self._open.close()
 
     def _check(self, requirements: BoardRequirements) -> None:
-        same = "Use the same board files on both."
         try:
             boards = members_of(self.name)
         except UsageError as error:
-            raise UsageError(f"On the gateway: {error.message}", same) from error
+            raise UsageError(f"On the gateway: {error.message}", _SAME) from error
         members = ", ".join(board.name for board in boards)
-        for what, here, theirs in (
-            ("members", members, ", ".join(requirements.members)),
-            ("target", boards[0].target, requirements.target),
-        ):
-            if here != theirs:
-                raise UsageError(
-                    f"{self.name}: the gateway's file has {what} {here}, the command's has "
-                    f"{theirs}.",
-                    same,
-                )
+        check_same(self.name, "members", members, ", ".join(requirements.members))
+        check_same(self.name, "target", boards[0].target, requirements.target)
+
+
+_SAME = "Use the same board files on both."
+
+
+def check_same(board: str, what: str, gateways: str, commands: str) -> None:
+    """Refuse a board whose file differs in something.
+
+    Raises:
+        UsageError: names what.
+    """
+    if gateways != commands:
+        raise UsageError(
+            f"{board}: the gateway's file has {what} {gateways}, the command's has {commands}.",
+            _SAME,
+        )

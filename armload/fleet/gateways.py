@@ -8,6 +8,7 @@ meanwhile is the caller's to repeat.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -121,16 +122,23 @@ class Gateways:
                 shown.update(0)
                 time.sleep(min(_LOOK_EVERY_S, within_s))
 
-    def call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a method of the ``Gateway`` and wait for its result.
+    def call(
+        self,
+        worker: str,
+        function: Callable[..., Any],
+        *arguments: object,
+        within_s: float = math.inf,
+    ) -> Any:
+        """Call a method of the ``Gateway`` or its hosts, and wait for its result.
 
         Raises:
             GoneError: the worker or the scheduler went away.
+            ConnectError: there was no answer in time.
             ArmloadError: the method failed.
         """
         name = function.__name__
         with self.begun(worker, gateway.answer, name, *arguments) as call:
-            head, content = split_reply(call.reply())
+            head, content = split_reply(call.reply(within_s=within_s))
         answer = read_sent(TaskAnswer, head)
         if answer.error:
             raise answer.error.error
@@ -275,19 +283,25 @@ class Call:
         with contextlib.suppress(Exception):
             self.future.cancel()
 
-    def reply(self, shown: RelayedProgress | None = None) -> bytes:
+    def reply(self, shown: RelayedProgress | None = None, *, within_s: float = math.inf) -> bytes:
         """Wait for its result, and show its events meanwhile.
 
         Raises:
             GoneError: it went with the worker or the scheduler.
+            ConnectError: it did not come in time.
             TransferError: the result is no bytes, or Dask itself reports an error, as a pickle.
         """
+        deadline = time.monotonic() + within_s
         while True:
             try:
                 event = self.heard.get(timeout=_LOOK_EVERY_S)
             except queue.Empty:
                 if self.future.done():
                     return self._result()
+                if time.monotonic() > deadline:
+                    raise ConnectError(
+                        f"The worker at {self.worker} did not answer within {within_s:g} s."
+                    ) from None
                 if shown:
                     shown.refresh()
                 self.gateways.check(self.client, self.worker)

@@ -6,7 +6,13 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from armload.core.errors import ArmloadError, ErrorKind, TransferError, error_of
+from armload.core.errors import (
+    ArmloadError,
+    ErrorKind,
+    PermanentConnectError,
+    TransferError,
+    error_of,
+)
 from armload.core.values import Value
 from armload.deploy.board_runs import check_name
 
@@ -36,20 +42,28 @@ FolderName = Annotated[FileName, Field(pattern=r"^[^.]")]
 
 
 class GatewayError(Value):
-    """Why a task failed."""
+    """Why a task failed.
+
+    Attributes:
+        is_permanent: of a connection, which is not worth another attempt.
+    """
 
     kind: ErrorKind
     message: str = Field(max_length=_ERROR_CHARACTERS)
     remedy: str = Field(max_length=_ERROR_CHARACTERS)
+    is_permanent: bool = False
 
     @classmethod
     def of(cls, error: ArmloadError) -> GatewayError:
         message, remedy = (text[:_ERROR_CHARACTERS] for text in (error.message, error.remedy))
-        return cls(kind=error.kind, message=message, remedy=remedy)
+        is_permanent = isinstance(error, PermanentConnectError)
+        return cls(kind=error.kind, message=message, remedy=remedy, is_permanent=is_permanent)
 
     @property
     def error(self) -> ArmloadError:
         """The error as the command raises it."""
+        if self.is_permanent:
+            return PermanentConnectError(self.message, self.remedy)
         return error_of(self.kind, self.message, self.remedy)
 
 
@@ -124,11 +138,16 @@ def read_sent(kind: type[Sent], sent: bytes | str) -> Sent:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "its JSON"
-        raise TransferError(
-            f"A gateway sent a malformed {kind.__name__.partition('[')[0]}: {where}: "
-            f"{first['msg'][:200]}.",
-            "Look at the worker's output, and check who can use the scheduler.",
-        ) from error
+        what = f"{kind.__name__.partition('[')[0]}: {where}: {first['msg'][:200]}"
+        raise malformed(what) from error
+
+
+def malformed(what: str) -> TransferError:
+    """Return the error of something that a gateway has sent."""
+    return TransferError(
+        f"A gateway sent a malformed {what}.",
+        "Look at the worker's output, and check who can use the scheduler.",
+    )
 
 
 def reply_of(head: Value, rest: bytes = b"") -> bytes:

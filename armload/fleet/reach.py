@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from armload.boards.board import load_board
+from armload.boards.board import Board, load_board
 from armload.core.progress import Progress
 from armload.models.model import Model
 from armload.runs.fetch import Pulled
@@ -32,6 +32,13 @@ class FleetReach(BoardReach[FleetBoard], Protocol):
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         """Fetch the finished runs on a board."""
+
+    def board(self, name: str, progress: Progress) -> Board:
+        """Return a board that can be connected to as long as boards are reached.
+
+        Raises:
+            UsageError: there is none, or it is a group.
+        """
 
 
 @contextmanager
@@ -69,3 +76,6 @@ class Direct(ConnectedBoards[ConnectedFleetBoard]):
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         return pull_from(load_board(board), progress)
+
+    def board(self, name: str, _progress: Progress) -> Board:
+        return load_board(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from armload.analysis.run import Run
-from armload.boards.board import is_group, load_board
+from armload.boards.board import Board, is_group, load_board
 from armload.boards.group import load_group, members_of
 from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
@@ -32,6 +32,7 @@ from armload.fleet.events import Noted
 from armload.fleet.files import Files, SentBinary, SentFile
 from armload.fleet.gateway import Begun, Gateway
 from armload.fleet.gateway_board import BoardRequirements
+from armload.fleet.gateway_host import relayed
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.messages import Result, read_sent
 from armload.fleet.operations import (
@@ -127,6 +128,9 @@ class ThroughGateways:
             runs=tuple(store.load(runs_folder() / run) for run in pulled.runs),
             lost={run: each.error for run, each in pulled.lost.items()},
         )
+
+    def board(self, name: str, progress: Progress) -> Board:
+        return relayed(load_board(name), self._tasks, progress)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from armload.fleet.scheduler import (
 if TYPE_CHECKING:
     from distributed import Worker
 
-_SPARE_THREADS = 4
-"""For files that come and go while every board is busy."""
+_SPARE_THREADS = 32
+"""For files and connections while every board is busy; each client of a service waits in one."""
 
 _AGAIN_S = 1.0
 _LOOPBACK = "127.0.0.1"

@@ -23,7 +23,7 @@ from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.hardware import Hardware, size_name
 from armload.boards.power import PowerAnswer
-from armload.boards.probe import TOOLS, Probe
+from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.core.columns import Column
 from armload.core.values import Value, format_bytes
@@ -296,7 +296,6 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
     if may := cpu_access_line(now):
         cores += f"; {may}"
-    lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
         folder = "not writable"
@@ -310,12 +309,12 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),
-        ("device", found.device or words.UNKNOWN),
-        ("hardware", board.hardware or "not declared"),
+        *([("device", found.device)] if found.device else []),
+        *([("hardware", board.hardware)] if board.hardware else []),
         ("machine", f"{found.machine}, Linux {now.kernel}, up {words.duration(now.uptime_s)}"),
         ("cores", cores),
         *([("NUMA nodes", nodes_line(found.nodes))] if len(found.nodes) > 1 else []),
-        ("CPU features", " ".join(found.cpu_features)),
+        ("CPU features", _features_line(found.cpu_features)),
         ("memory", memory),
         ("memory bandwidth", _memory_rate(board, found.rates, missing.memory)),
         (
@@ -323,7 +322,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
             f"{board.workdir}: {folder}, {_free_space(now)}",
         ),
         ("storage bandwidth", _storage_rate(board, found.rates, missing.storage)),
-        ("load", f"{now.load_1min:.2f}"),
+        ("load average", f"{now.load_1min:.2f}"),
     ]
     if clusters_line(now):
         rows.append(("frequencies", clusters_line(now)))
@@ -338,12 +337,25 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         rows.append(("throttling", throttling_words(now.throttling)))
     if not board.launcher:  # the shell sees this machine then
         rows.append(("Vulkan", vulkan_line(found.vulkan)))
-    rows.append(("missing tools", f"{', '.join(lacking)} (not required)" if lacking else "none"))
     rows += [
         (transport.purpose, f"{transport.chosen} ({transport.reason})")
         for transport in found.transports
+        if transport.purpose in _SHOWN_TRANSPORTS
     ]
     return rows
+
+
+_SHOWN_TRANSPORTS = frozenset({"commands", "bulk data", "port forwarding", "encryption"})
+"""The others, and tools, matter to armload alone; ``--json`` has them."""
+
+_MOST_FEATURES = 40
+"""Of an ARM CPU; those of x86-64 have a hundred, which nobody reads."""
+
+
+def _features_line(features: Sequence[str]) -> str:
+    if len(features) > _MOST_FEATURES:
+        return f"{len(features)}, listed by --json"
+    return " ".join(features)
 
 
 def _free_space(now: Conditions) -> str:

@@ -100,7 +100,10 @@ def comparison_view(compared: Comparison) -> Group:
         Details([("A", compared.a.title), ("B", compared.b.title)]),
         Prose(said),
         *(Prose(f"note: {note}", style="dim") for note in compared.notes),
-        *(Prose(f"warning: {doubt}", style="yellow") for doubt in each_once(compared.doubts)),
+        *(
+            Prose(f"warning: {doubt}", style="yellow")
+            for doubt in each_once(_named(compared.doubts), most_named=_NAMED_AT_MOST)
+        ),
     ]
     if compared.figures:
         table = _table(compared.basis)
@@ -153,18 +156,30 @@ def _short(side: Subject) -> str:
     return ", ".join(filter(None, (side.board, side.model, used)))
 
 
-def each_once(doubts: Iterable[str]) -> Iterator[str]:
-    """Yield each doubt once, with the names of all whose doubt it is, be it with other figures."""
-    for group in words.alike((each.partition(": ") for each in doubts), itemgetter(2)):
-        said = group[0][2]
-        names = [name for name, _, its in group if its == said]
-        similar = [name for name, _, its in group if its != said]
-        yield f"{_some_of(names)}: {said}" if said else names[0]
+def _named(doubts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for doubt in doubts:
+        name, _, said = doubt.partition(": ")
+        yield name, said
+
+
+def each_once(doubts: Iterable[tuple[str, str]], *, most_named: int | None = None) -> Iterator[str]:
+    """Yield each doubt once, with the names of all whose doubt it is, be it with other figures.
+
+    Args:
+        doubts: each after the name of what it is about; empty where the name says all.
+        most_named: how many names are told; none for all.
+    """
+    for group in words.alike(doubts, itemgetter(1)):
+        said = group[0][1]
+        names = list(dict.fromkeys(name for name, its in group if its == said))
+        similar = list(dict.fromkeys(name for name, its in group if its != said))
+        yield f"{_some_of(names, most_named)}: {said}" if said else names[0]
         if similar:
-            yield f"{_some_of(similar)}: the same problem, with different figures."
+            yield f"{_some_of(similar, most_named)}: the same problem, with different figures."
 
 
-def _some_of(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED_AT_MOST])
-    more = len(names) - _NAMED_AT_MOST
+def _some_of(names: Sequence[str], most: int | None) -> str:
+    between = "; " if any("," in each for each in names) else ", "
+    shown = between.join(names[:most])
+    more = 0 if most is None else len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown

@@ -47,10 +47,13 @@ def fit_view(fit: Fit) -> Group:
     return Group(_with_notes(lines, timed, fit.recommendation), *how)
 
 
-def listing_view(fit: Fit) -> Group:
+def listing_view(fit: Fit, *, lists_all: bool = False) -> Group:
     """Lay out many models in one table: size, verdict, memory and times, then the choice.
 
     Those that cannot run are only counted; without times, so are those that do not stay in memory.
+
+    Args:
+        lists_all: also models that another one of their size, or a larger one, is as fast as.
     """
     resident = [each for each in fit.models if each.prediction.verdict == "fits"]
     has_times = any(each.prediction.token_s for each in resident or fit.models)
@@ -58,16 +61,43 @@ def listing_view(fit: Fit) -> Group:
     listed = [each for each in fit.models if each.prediction.verdict in useful]
     order = "" if has_times else " Without times, the models that need the least memory come first."
     lines: list[RenderableType] = []
+    shown = listed if lists_all else _best_of_each_size(listed)
     if listed:
-        lines = [models_table(listed), Text(""), Prose(_MEMORY + order), *_about_prompt([fit])]
+        lines = [models_table(shown), Text(""), Prose(_MEMORY + order), *_about_prompt([fit])]
+        if slower := len(listed) - len(shown):
+            lines.append(
+                Prose(
+                    f"Shown are the models that no larger one is as {_BEST[has_times]} as, and the "
+                    f"same of those with a known file. To list {slower} more: --all"
+                )
+            )
     if omitted := len(fit.models) - len(listed):
         which = f"that cannot run on {fit.board}" if has_times else "too large for its memory"
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
     return Group(
-        _with_notes(lines, listed or fit.models, fit.recommendation, has_ranges=False),
+        _with_notes(lines, shown or fit.models, fit.recommendation, has_ranges=False),
         *_how_to_run(fit.models),
-        *_where_files_are(listed),
+        *_where_files_are(shown),
     )
+
+
+_BEST = {True: "fast", False: "small"}
+
+
+def _best_of_each_size(models: Sequence[FittedModel]) -> list[FittedModel]:
+    """Return each model that has more weights than all before it, of all and of those with a file.
+
+    Args:
+        models: the best first; the recommended one stays among them.
+    """
+    kept = {id(recommended(models))}
+    for several in (models, [each for each in models if each.has_file]):
+        most = 0
+        for each in several:
+            if each.parameters > most:
+                kept.add(id(each))
+            most = max(most, each.parameters)
+    return [each for each in models if id(each) in kept]
 
 
 def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:

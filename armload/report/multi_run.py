@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -219,20 +219,42 @@ def table_sentence(cells: Sequence[Cell]) -> str:
 
 
 def doubts(cells: Sequence[Cell]) -> list[Doubt]:
-    """Return what stands against runs, each thing once for the runs of a cell."""
+    """Return what stands against runs, each thing once, be it with other figures in other cells."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         for run in cell.runs:
             if not run.verdict.valid:
                 row = (cell.label, " ".join(run.verdict.reasons), run.exit.remedy)
                 found.setdefault(row, []).append(run.id)
-    for cell in cells:
-        if cell.too_few:
-            found[cell.label, cell.too_few, ""] = [run.id for run in cell.counted]
-    return [
-        Doubt(label=label, reasons=reasons, remedy=remedy, runs=tuple(runs))
-        for (label, reasons, remedy), runs in found.items()
+    disturbed = [
+        _together(group, found) for group in words.alike(found, lambda each: "\n".join(each[1:]))
     ]
+    lacking = [
+        Doubt(
+            label=cell.label,
+            reasons=cell.too_few,
+            remedy="",
+            runs=tuple(run.id for run in cell.counted),
+        )
+        for cell in cells
+        if cell.too_few
+    ]
+    return [*disturbed, *lacking]
+
+
+def _together(
+    group: Sequence[tuple[str, str, str]], runs: Mapping[tuple[str, str, str], Sequence[str]]
+) -> Doubt:
+    labels, (first, *others) = [label for label, *_ in group], [each for _, each, _ in group]
+    return Doubt(
+        label="; ".join(dict.fromkeys(labels)),
+        reasons=first if {*others} <= {first} else f"{first} {_FIRST}",
+        remedy=group[0][2],
+        runs=tuple(run for each in group for run in runs[each]),
+    )
+
+
+_FIRST = "Figures are those of the first run; the others have the same problem."
 
 
 def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -123,7 +123,13 @@ class InstalledDocument(InstalledService):
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledOnBoards(BoardsResult[InstalledService]):
-    """A service, installed on boards."""
+    """A service, installed on boards.
+
+    Attributes:
+        scheduler: of the gateways that the boards are reached by; empty for none.
+    """
+
+    scheduler: str = ""
 
     of_several = ValueList[BoardOutcome[InstalledDocument]]
 
@@ -137,16 +143,19 @@ class InstalledOnBoards(BoardsResult[InstalledService]):
 
     def view(self) -> Iterable[Part]:
         for done in self.done.values():
-            yield installed_view(done)
+            yield installed_view(done, self.scheduler)
             yield from (Prose(note) for note in done.notes)
 
 
-def installed_view(done: InstalledService) -> RenderableType:
+def installed_view(done: InstalledService, scheduler: str = "") -> RenderableType:
     """Lay out an installed service: where it is reached, with what key, and how it is watched."""
-    record, board = done.record, done.board
-    key = installed_key_file(board, record.service)
+    record, board = done.record, _named(done.board, scheduler)
+    key = installed_key_file(done.board, record.service)
     rows: list[tuple[str, str | Text]] = [
-        ("service", f"{record.service} on {board}, started by {record.init} whenever it boots"),
+        (
+            "service",
+            f"{record.service} on {done.board}, started by {record.init} whenever it boots",
+        ),
         ("URL", whole(f"{service_url(record.listening, done.certificate)}/v1")),
         ("reached", _reached_words(record.listening)),
         *([("certificate", _certificate_words(done.certificate))] if done.certificate else []),
@@ -154,12 +163,17 @@ def installed_view(done: InstalledService) -> RenderableType:
         *(("model", _model_words(each)) for each in record.models),
         *(("speed", _speed_words(each)) for each in done.speeds.models if each.token_s),
         ("by hand", whole(f"on the board: {done.keys_path.removesuffix('keys')}run")),
-        ("talk", whole(f"armload chat --board {board} --service {record.service}")),
-        ("watch", whole(f"armload service.status --board {board}")),
+        ("talk", whole(f"armload chat {board} --service {record.service}")),
+        ("watch", whole(f"armload service.status {board}")),
     ]
     if not record.listening.is_open and done.forward:
         rows.insert(4, ("from here", whole(done.forward)))
     return Details(rows)
+
+
+def _named(board: str, scheduler: str) -> str:
+    """Return how a person names a board, for commands to type."""
+    return f"--board {board}" + (f" --scheduler {scheduler}" if scheduler else "")
 
 
 def _reached_words(listening: Listening) -> str:
@@ -188,7 +202,9 @@ def _speed_words(speed: AnsweredSpeed) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class UpdatedOnBoards(BoardsResult[UpdatedService | RenewedCertificate]):
-    """A service that was changed on boards."""
+    """A service that was changed on boards; ``scheduler`` as for ``InstalledOnBoards``."""
+
+    scheduler: str = ""
 
     of_several = ValueList[BoardOutcome[UpdatedService | RenewedCertificate]]
 
@@ -214,7 +230,8 @@ class UpdatedOnBoards(BoardsResult[UpdatedService | RenewedCertificate]):
             yield from (Prose(each.sentence) for each in done.changes)
             yield from (Prose(note) for note in done.notes)
             yield whole(
-                f"Undo: armload service.rollback --board {done.board} --name {record.service}"
+                f"Undo: armload service.rollback {_named(done.board, self.scheduler)} --name "
+                f"{record.service}"
             )
 
 
@@ -229,7 +246,7 @@ def rolled_back_line(done: RolledBack) -> str:
     )
 
 
-def stopped_lines(stopped: StoppedService) -> tuple[str | Text, ...]:
+def stopped_lines(stopped: StoppedService, scheduler: str = "") -> tuple[str | Text, ...]:
     """Say what is served no longer, and where its files are."""
     said = f"{stopped.board} no longer serves {stopped.models}."
     if stopped.folder is not None:
@@ -237,7 +254,8 @@ def stopped_lines(stopped: StoppedService) -> tuple[str | Text, ...]:
     return (
         f"{said} {stopped.name} starts again when the board boots.",
         whole(
-            f"Start it now: armload service.restart --board {stopped.board} --name {stopped.name}"
+            f"Start it now: armload service.restart {_named(stopped.board, scheduler)} --name "
+            f"{stopped.name}"
         ),
     )
 
@@ -283,7 +301,9 @@ def services_view(services: Sequence[ListedService], boards: Sequence[str]) -> R
 
 @dataclass(frozen=True, kw_only=True)
 class StatusOfBoards(BoardsResult[BoardStatus]):
-    """How boards and their installed services are."""
+    """How boards and their installed services are; ``scheduler`` as for ``InstalledOnBoards``."""
+
+    scheduler: str = ""
 
     of_several = ValueList[BoardOutcome[BoardStatus]]
 
@@ -301,14 +321,14 @@ class StatusOfBoards(BoardsResult[BoardStatus]):
             elif not board.services:
                 yield f"{board.board} has no installed services."
             for each in board.services:
-                yield from (Prose(line) for line in _remarks(board.board, each))
+                yield from (Prose(line) for line in _remarks(board.board, each, self.scheduler))
         if here := [board for board in done if not board.is_off]:
             yield ""
             yield Table.of(_BOARD_STATE, here)
 
 
-def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
-    name = f"{board}, {service.name}"
+def _remarks(board: str, service: ServiceStatus, scheduler: str) -> Iterator[str]:
+    name, chosen = f"{board}, {service.name}", _named(board, scheduler)
     if service.owner:
         yield (
             f"{name}: it belongs to the user {service.owner}; only that login and root can see its "
@@ -318,34 +338,34 @@ def _remarks(board: str, service: ServiceStatus) -> Iterator[str]:
     if service.version is None:
         yield (
             f"{name}: its installation was interrupted. Remove it: armload service.remove "
-            f"--board {board} --name {service.name}"
+            f"{chosen} --name {service.name}"
         )
     if service.interrupted:
         done = "Complete it" if service.interrupted == "rollback" else "Go back"
         yield (
             f"{name}: the last {service.interrupted} was interrupted before it was confirmed. "
-            f"{done}: armload service.rollback --board {board} --name {service.name}"
+            f"{done}: armload service.rollback {chosen} --name {service.name}"
         )
     if service.missing:
         yield (
             f"{name}: {', '.join(service.missing)} is missing on the board; it was deleted by "
-            f"hand. Copy it again: armload service.update --board {board} --name {service.name}"
+            f"hand. Copy it again: armload service.update {chosen} --name {service.name}"
         )
     if service.exposed:
         yield (
             f"{name}: it listens on every address of the board, and the internet can now reach "
             f"{', '.join(service.exposed)}"
             f"{'' if service.certificate_state else ', where keys travel unencrypted'}. Remove it: "
-            f"armload service.remove --board {board} --name {service.name}. Then install it again "
-            "with --listen and a private address."
+            f"armload service.remove {chosen} --name {service.name}. Then install it again with "
+            "--listen and a private address."
         )
-    yield from (f"{name}: {each}" for each in _certificate_remarks(board, service))
+    yield from (f"{name}: {each}" for each in _certificate_remarks(chosen, service))
     if service.unit == "edited":
         yield f"{name}: its unit ({service.init}) was edited by hand and is kept."
     if service.unit == "absent":
         yield (
             f"{name}: its unit ({service.init}) is missing, so it will not start at boot. "
-            f"Write it again: armload service.update --board {board} --name {service.name}"
+            f"Write it again: armload service.update {chosen} --name {service.name}"
         )
     if service.fell_back is not None:
         yield f"{name}: the board went back to this version by itself: {service.fell_back}."
@@ -360,12 +380,12 @@ _CERTIFICATE_VERBS: Mapping[CertificateState, str] = {
 }
 
 
-def _certificate_remarks(board: str, service: ServiceStatus) -> Iterator[str]:
+def _certificate_remarks(chosen: str, service: ServiceStatus) -> Iterator[str]:
     state, certificate = service.certificate_state, service.certificate
     if state is None:
         return
     renew = (
-        f"Renew it: armload service.update --board {board} --name {service.name} "
+        f"Renew it: armload service.update {chosen} --name {service.name} "
         "--tls-certificate FILE --tls-key FILE"
     )
     if certificate is not None:

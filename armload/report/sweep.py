@@ -28,6 +28,7 @@ from armload.engines.plan import Plan
 from armload.report import formatting as words
 from armload.report.cell_table import VALID_RUNS
 from armload.report.cells import CELL_FIGURES, Cell, cells_of, fastest, tps_of, unequal
+from armload.report.comparison import each_once
 from armload.report.layout import Prose, Table
 from armload.report.multi_run import rivals
 from armload.report.result import Part, Result, labelled
@@ -240,11 +241,16 @@ _GUESSES: tuple[Column[SpeculationOfCell], ...] = (
 
 def notes(results: Sequence[CellResult]) -> list[str]:
     """Return the doubts about single cells, each once, and about the fastest; what guesses gave."""
-    named: dict[str, list[str]] = {}
+    disturbed: list[tuple[str, str]] = []
+    imprecise: list[tuple[str, str]] = []
     for each in results:
-        if each.doubt:
-            named.setdefault(each.doubt, []).append(_in_a_line(each.name))
-    doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in named.items()]
+        # How many repeats a cell lacks is its own.
+        of_cell = each.cell is not None and each.doubt == each.cell.too_few
+        (imprecise if of_cell else disturbed).append((_in_a_line(each.name), each.doubt))
+    doubts = [
+        *each_once(each for each in disturbed if each[1]),
+        *(f"{name}: {doubt}" for name, doubt in imprecise if doubt),
+    ]
     by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
     cells = list(by_name.values())
     return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]

@@ -171,6 +171,10 @@ def _predict_on_group(
     plan: Plan,
     progress: Progress,
 ) -> Prediction:
+    known = [member_resources(each, each.found.rates) for each in where.members]
+    untimed = group_prediction(group, model, plan, reached_members(where, known, progress))
+    if untimed.division is not None and untimed.division.refused:
+        return untimed  # which is a matter of memory and of the model, not of speed
     with leased_boards(where, progress):
         resources = measured_resources(where, progress)
         links = measured_links(where, plan.threads, progress)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import Board, is_group, load_board
-from armload.boards.connect import connect, is_off
+from armload.boards.board import Board, RelayedBoard, VirtualReach, is_group, load_board
+from armload.boards.connect import check_not_stopped, connect, is_off
+from armload.boards.failures import PoweredOffError
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
@@ -44,8 +45,13 @@ class Connection:
         self.host = connect(board, progress)
 
     def again(self) -> None:
-        """Connect anew, and switch a virtual board on again."""
+        """Connect anew, and switch a virtual board on again.
+
+        Raises:
+            PoweredOffError: somebody has stopped it.
+        """
         self.host.close()
+        check_not_stopped(self.board)
         self.host = connect(self.board, self._progress)
 
     def beside(self) -> Host:
@@ -119,6 +125,7 @@ def session(
     *,
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
+    board: Board | None = None,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
@@ -127,6 +134,7 @@ def session(
         programs: of llama.cpp, that are needed; may be none. For a group, ``RPC_SERVER`` is added.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
+        board: the one that the request names, as it is reached; none for as its file says.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then,
@@ -134,7 +142,7 @@ def session(
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
-    boards = list(group.boards if group else (load_board(request.board),))
+    boards = list(group.boards if group else (board or load_board(request.board),))
     board = boards[0]
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
@@ -184,8 +192,9 @@ def session(
                 ready = compiling.result()
         else:
             # Minutes of compiling are no time to learn what the board says at once.
-            (connection, found), *others_reached = reached(progress)
+            before = reached(progress)
             ready = compiled(progress)
+            (connection, found), *others_reached = [_reached_still(*each) for each in before]
         yield Session(
             request=request,
             main_board=connection.board,
@@ -224,6 +233,19 @@ def _reached(
         check_cores(each, board, found)
     if vulkan:
         check_vulkan(board, found)
+    return connection, found
+
+
+def _reached_still(connection: Connection, found: Probe) -> tuple[Connection, Probe]:
+    """Reach a virtual board anew that was restarted while programs were compiled."""
+    board = connection.board
+    if not isinstance(board.reach, VirtualReach) or isinstance(board, RelayedBoard):
+        return connection, found
+    try:
+        with_retries(lambda: connection.host.run("true"))
+    except PoweredOffError:
+        connection.again()
+        found = with_retries(lambda: probe(connection.host, board))
     return connection, found
 
 

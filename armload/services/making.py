@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -70,13 +71,19 @@ class WantedService(Value):
 
     Attributes:
         most_loaded: how many of several models are in memory at a time; none for what fits.
-        sleep_idle_s: idle for so long, a model's memory is freed; none for never.
+        sleep_idle_s: idle for so long, a model's memory is freed; none or infinite for never.
     """
 
     name: str
     models: tuple[WantedModel, ...]
     most_loaded: int | None = None
-    sleep_idle_s: int | None = None
+    sleep_idle_s: float | None = None
+
+    @property
+    def sleeps_after_s(self) -> int | None:
+        """The same as llama-server takes it, in whole seconds; none for never."""
+        wanted = self.sleep_idle_s
+        return None if wanted is None or math.isinf(wanted) else max(1, round(wanted))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +158,7 @@ def make_version(
         behind=_BEHIND,
         port=listening.port,
         key_file=layout.keys,
-        sleep_idle_s=wanted.sleep_idle_s,
+        sleep_idle_s=wanted.sleeps_after_s,
     )
     holds_port = address.is_behind(where.binaries[SERVER].path)
     if listening.with_tls and not holds_port:
@@ -224,7 +231,7 @@ def make_version(
             for each, engine, forecast in zip(wanted.models, engines, forecasts, strict=True)
         ),
         most_loaded=most_loaded,
-        sleep_idle_s=wanted.sleep_idle_s,
+        sleep_idle_s=wanted.sleeps_after_s,
         listening=listening,
         engine=binary_record(where.binaries[SERVER]),
         memory_limit_bytes=limit,

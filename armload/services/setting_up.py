@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from armload.boards.board import Board, SshReach, VirtualReach
+from armload.boards.board import Board, RelayedBoard, SshReach, VirtualReach
 from armload.boards.boot import BootFacts, boot_facts
 from armload.boards.connect import start
 from armload.boards.host import Host
@@ -38,7 +36,7 @@ from armload.services.listening import WantedAddress, choose_listening
 from armload.services.making import MadeVersion, WantedService, find_models, make_version
 from armload.services.state import ServiceOnBoard, installed_services
 from armload.services.tls_file import wait_until_shown, write_tls_file
-from armload.services.unit import UnitFacts, check_name, unit_name
+from armload.services.unit import UnitFacts, check_name
 from armload.services.users import UserIds, ensure_user, hand_over, user_for
 from armload.services.version import AnsweredSpeeds, ServiceLayout, ServiceVersion
 
@@ -77,18 +75,9 @@ class BoardInit(NamedTuple):
     init: InitSystem
 
 
-@contextmanager
-def service_session(
-    request: Request, wanted: Sequence[str], cpus: Settings | None, progress: Progress
-) -> Iterator[Session]:
-    """Reach a board with llama-server built for it, or without where ``wanted`` is empty."""
-    settings = [cpus] if cpus else []
-    with session(request, wanted, progress, settings=settings) as where:
-        yield where
-
-
 def install(
     request: Request,
+    board: Board,
     wanted: WantedService,
     progress: Progress,
     *,
@@ -105,6 +94,7 @@ def install(
     Where that fails, nothing of it is left on the board but copied files.
 
     Args:
+        board: that the request names, as it is reached.
         init: what is to start it; none for the best that is there.
         keys: empty for one that nobody guesses.
         overwrite: a unit of that name that is not armload's, or was edited by hand.
@@ -119,11 +109,11 @@ def install(
     """
     check_name(wanted.name)
     plan = wanted.models[0].plan
-    cpus = Settings(cpus=plan.cpus, threads=plan.threads) if plan else None
+    cpus = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
     keys = keys or (new_api_key(FIRST_KEY),)
     models = find_models(wanted.models, progress)
-    with service_session(request, (SERVER,), cpus, progress) as where:
-        host, board = where.connection.host, where.connection.board
+    with session(request, (SERVER,), progress, settings=cpus, board=board) as where:
+        host = where.connection.host
         chosen = init_of(where, init)
         there = installed_services(host, board.workdir)
         refuse_existing(host, wanted.name, there)
@@ -195,6 +185,8 @@ def install(
 
 def _forward(board: Board, port: int) -> str:
     """Return the command that forwards a port of a board's loopback to this machine."""
+    if isinstance(board, RelayedBoard):
+        return ""
     if isinstance(board.reach, SshReach):
         address = ssh_address(board)
     elif isinstance(board.reach, VirtualReach):
@@ -292,16 +284,3 @@ def undo(
             f"{error.message} Remove the rest: armload service.remove --board {host.name} "
             f"--name {layout.name}"
         )
-
-
-def unit_words(record: ServiceVersion) -> str:
-    """Name what starts a service, for people."""
-    return f"{record.init} ({unit_name(record.service)})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RemovedService:
-    """What was removed."""
-
-    board: str
-    name: str

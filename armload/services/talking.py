@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from armload.boards.board import Board, load_board
+from armload.boards.board import Board
 from armload.core.errors import RunError, UsageError
 from armload.core.progress import Progress
 from armload.services.asking import reached
@@ -19,7 +19,7 @@ from armload.serving.target import LoadTarget
 
 @contextmanager
 def target_installed(
-    board: str, name: str, model: str, dialect: Dialect, progress: Progress
+    board: Board, name: str, model: str, dialect: Dialect, progress: Progress
 ) -> Iterator[LoadTarget]:
     """Reach an installed service of a board within the block.
 
@@ -29,12 +29,12 @@ def target_installed(
     Raises:
         UsageError: the board has no such service, or that no such model.
     """
-    with reached_service(load_board(board), name, progress) as service:
+    with reached_service(board, name, progress) as service:
         names = [each.alias for each in service.record.models]
         wanted = model.removesuffix(".gguf")
         if wanted and wanted not in names:
             raise UsageError(
-                f"{board}: the service {service.layout.name} has no model {model}.",
+                f"{board.name}: the service {service.layout.name} has no model {model}.",
                 f"It has: {', '.join(names)}.",
             )
         chosen = service.record.models[names.index(wanted) if wanted else 0]
@@ -45,7 +45,7 @@ def target_installed(
                 api_key=key,
                 model=chosen.alias,
                 dialect=dialect,
-                board=board,
+                board=board.name,
                 settings=chosen.plan.model_dump(mode="json"),
                 installed=service.layout.name,
             )
@@ -81,18 +81,18 @@ def service_to_talk_to(board: Board, model: str, progress: Progress) -> str:
 
 @contextmanager
 def partner_installed(
-    board: str, name: str, model: str, progress: Progress
+    board: Board, name: str, model: str, progress: Progress
 ) -> Iterator[ChatPartner]:
     """Yield an installed service of a board as a partner, which goes on after the block."""
 
     def check() -> None:
-        every = services_of(load_board(board), progress)
+        every = services_of(board, progress)
         if not any(
             each.installed and each.name == target.installed and each.is_running for each in every
         ):
             raise RunError(
-                f"{board}: the service {target.installed} is not running.",
-                f"See why: armload service.logs --board {board} --name {target.installed}",
+                f"{board.name}: the service {target.installed} is not running.",
+                f"See why: armload service.logs --board {board.name} --name {target.installed}",
             )
 
     with target_installed(board, name, model, OpenAiChat(), progress) as target:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
+from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.ports import free_port
 from armload.boards.probe import probe
@@ -107,13 +108,14 @@ class _Change(NamedTuple):
 
 def update(
     request: Request,
+    board: Board,
     progress: Progress,
     *,
     name: str,
     models: Sequence[WantedModel] | None,
     changed: ServingPlan,
     most_loaded: int | None,
-    sleep_idle_s: int | None,
+    sleep_idle_s: float | None,
     slower: float,
     overwrite: bool,
     tls: TlsFiles | None = None,
@@ -123,9 +125,11 @@ def update(
     """Put a new version of a service in force, if it answers and is not certainly slower.
 
     Args:
+        board: that the request names, as it is reached.
         name: of the service; empty for the board's only one.
         models: in place of those that it has; none for the same.
         changed: what is set here changes of every model's plan.
+        sleep_idle_s: as of a wanted service; none for the same as before.
         slower: more time per token, as a share, for which the old version is kept.
         overwrite: also a unit that was edited by hand.
         tls: what other machines are shown; none for what they are shown now.
@@ -138,8 +142,8 @@ def update(
         ArmloadError: it cannot be made; the old one goes on.
     """
     found = None if models is None else find_models(models, progress)
-    with session(request, (SERVER,), progress) as where:
-        host, board = where.connection.host, where.connection.board
+    with session(request, (SERVER,), progress, board=board) as where:
+        host = where.connection.host
         check_own(host, installed_service(host, board.workdir, name))
         with leased_board(where, progress):
             service = reached_on(host, board, name)

@@ -14,7 +14,13 @@ from armload.boards.hdc import HdcHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
+from armload.core.progress import Silent
+from armload.fleet.gateway_host import BehindGateways, GatewayHost
+from armload.fleet.gateways import Gateways
+from armload.fleet.remote_tasks import RemoteTasks
+from armload.fleet.scheduler import scheduler_address
 from tests.devices import adb_device, hdc_device
+from tests.labs import Lab
 from tests.servers import RARE_TOOLS, dropbear, openssh
 
 similar = pytest.mark.exhaustive(
@@ -31,6 +37,7 @@ KINDS = (
     pytest.param("mksh and toybox", marks=similar),
     pytest.param("busybox", marks=similar),
     pytest.param("this machine", marks=similar),
+    pytest.param("a gateway", marks=[similar, pytest.mark.exhaustive(covers=["armload/fleet"])]),
 )
 """The first three differ most: in shell, tools and what carries the commands."""
 NAME = "bench-board"
@@ -93,10 +100,36 @@ def _is_first(item: pytest.Item) -> bool:
 
 
 @contextmanager
+def behind_gateway(folder: Path) -> Iterator[tuple[Callable[[], Host], Callable[[], Host]]]:
+    """As for ``reached``: this machine's shell, through the processes of a lab."""
+    lab = Lab(folder, {"hall": (NAME,)})
+    for person in (lab.ann, *lab.gateways.values()):
+        person.add_board(NAME, "extends: this-machine\n")
+    lab.start()
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            closing(Gateways(scheduler_address(lab.address), Silent())) as gateways,
+        ):
+            patch.chdir(lab.ann.folder)
+            relay = BehindGateways(NAME, RemoteTasks(gateways), Silent())
+            yield (
+                lambda: relay.connect(Silent()),
+                lambda: GatewayHost(relay.calls(Silent()), LAUNCHER),
+            )
+    finally:
+        lab.stop()
+
+
+@contextmanager
 def reached(kind: str, folder: Path) -> Iterator[tuple[Callable[[], Host], Callable[[], Host]]]:
     """Give what makes a host, and what makes one whose programs run under a launcher."""
     if kind == "this machine":
         yield lambda: LocalHost(NAME), lambda: LocalHost(NAME, LAUNCHER)
+        return
+    if kind == "a gateway":
+        with behind_gateway(folder) as (host, emulated):
+            yield host, emulated
         return
     if kind == "hdc":
         with hdc_device(folder) as hdc:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -24,7 +25,7 @@ from armload.engines.prediction import Prediction
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.whole_header import whole_header
-from armload.runs import cached_answers, footprint, operations
+from armload.runs import cached_answers, footprint, operations, predicting
 from armload.runs.pipeline import execute
 from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
@@ -239,3 +240,37 @@ def test_when_the_largest_operation_takes_another_time_than_it_did_all_are_timed
     assert after.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.0014 + 20 * 0.000075))
     assert after.token_s.high == pytest.approx(before.token_s.value)
     assert after.token_s.low == pytest.approx(before.token_s.value / 2)
+
+
+def test_what_no_group_can_hold_is_refused_before_anything_is_timed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "boards" / "there.yaml").write_text(
+        f"target: host\nreach: {{kind: local}}\nworkdir: {workspace}/other\n"
+    )
+    (workspace / "boards" / "pair.yaml").write_text("members: [here, there]\n")
+
+    def measured(*_: object) -> Never:
+        raise AssertionError("rates were measured")
+
+    monkeypatch.setattr(predicting, "measured_resources", measured)
+    request = Request(board="pair", wait_s=0)
+    with (
+        stub(workspace) as (alone, model),
+        session(request, (), Silent(), takes_groups=True) as where,
+    ):
+        now = where.found.conditions.model_copy(update={"memory_available_bytes": 1 << 20})
+        full = where.found.model_copy(update={"conditions": now})
+        (other,) = where.other_members
+        pair = replace(
+            where,
+            found=full,
+            binaries=alone.binaries,
+            other_members=(replace(other, found=full),),
+        )
+        found = _predicted(pair, model)
+        assert found.division is not None
+        assert found.division.refused
+        assert not list(workspace.glob("**/*.asked"))
+        with pytest.raises(AssertionError, match="rates were measured"):
+            _predicted(where, model)

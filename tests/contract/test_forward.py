@@ -22,6 +22,7 @@ from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError
+from armload.fleet.gateway_host import GatewayHost
 from tests.contract.conftest import KINDS, reached
 from tests.faults import end_sessions
 from tests.services import (
@@ -148,8 +149,8 @@ def test_clients_that_are_turned_away_at_once_disturb_no_other(host: Host) -> No
 
 
 def test_after_a_dropped_connection_the_next_client_reaches_the_board(host: Host) -> None:
-    if isinstance(host, LocalHost):
-        pytest.skip("nothing lies between that could drop")
+    if isinstance(host, LocalHost | GatewayHost):
+        pytest.skip("nothing lies between that could drop, or not here")
     with service(Echo) as port, host.forwarded(port) as forward:
         for _ in range(2):
             cut(forward.port, lambda: drop_connections(host))
@@ -201,10 +202,10 @@ def test_programs_on_the_board_reach_a_port_of_this_machine(host: Host) -> None:
     before = resources()
     data = os.urandom(2_000_000)
     with service(Digest) as port:
-        if isinstance(host, DeviceHost):
+        if isinstance(host, DeviceHost | GatewayHost):
             with pytest.raises(BoardError, match="cannot reach ports of this machine") as caught:
                 host.reverse_forwarded(port)
-            assert caught.value.remedy == "Reach it by SSH."
+            assert caught.value.remedy.endswith((" by SSH.", "on the gateway."))
             return
         with host.reverse_forwarded(port) as there:
             for _ in range(2):

@@ -16,6 +16,7 @@ from armload.build.helper import MONITOR, helper
 from armload.build.target import machine_architecture
 from armload.core.errors import BoardError
 from armload.core.ids import boot_id
+from armload.fleet.gateway_host import GatewayHost
 from armload.serving.monitor import Monitor
 
 
@@ -50,7 +51,9 @@ def _runs(process: psutil.Process, program: os.stat_result) -> bool:
         return False
 
 
-def test_the_clock_is_known_within_five_milliseconds(monitor: Monitor) -> None:
+def test_the_clock_is_known_within_five_milliseconds(monitor: Monitor, host: Host) -> None:
+    if isinstance(host, GatewayHost):
+        pytest.skip("a call of a gateway takes longer, and nothing is timed over one")
     # A machine with other work can only make it worse, for a moment: one of some tries is good.
     tries = [monitor.clock("boot") for _ in "123"]
     assert all(abs(each.board_minus_client_s) <= each.error_s for each in tries)

@@ -163,6 +163,7 @@ CONFIGURED = ["config", "config bench", "config show", "show", "board.list"]
 CASES: list[Case] = [
     Case(group="help", name="armload", lines=("--help",), widths=(80,)),
     Case(group="help", name="all", lines=("help all",), widths=(80,)),
+    Case(group="help", name="bench-all", lines=("bench --help-all",), widths=(80,)),
     Case(group="help", name="service", lines=("help service", "service --help"), widths=(80,)),
     *(
         Case(group="help", name=verb, lines=(f"{verb} --help",), widths=(80,))

@@ -148,3 +148,19 @@ def test_each_verb_names_the_board_that_went_off_and_how_it_is_switched_on(
 def is_connected(pid: int, port: int) -> bool:
     lines = psutil.Process(pid).net_connections(kind="tcp")
     return any(line.raddr and line.raddr.port == port for line in lines)
+
+
+@pytest.mark.build
+def test_a_board_that_somebody_stops_is_not_started_again_by_who_follows_a_run(
+    person: Person,
+) -> None:
+    person.types("bench", "--board", "mine", "-n", "2")  # what it needs is there then
+    process = person.start("bench", "--board", "mine", "-n", "2000", "--repeats", "1")
+    pattern = "ls /data/local/tmp/armload/runs/*/trace.jsonl | wc -l"
+    before = int(person.on_board(pattern))
+    wait_until(lambda: int(person.on_board(pattern)) > before, process)
+    person.types("board.down", "--board", "mine", "--yes")
+    _, err = process.communicate(timeout=RETRY_FOR_S)
+    assert process.returncode == 6, err
+    assert "The virtual board 'mine' was stopped with board.down." in " ".join(err.split())
+    assert person.machine() is None

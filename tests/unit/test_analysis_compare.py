@@ -437,7 +437,7 @@ def test_medians_over_a_part_of_the_tokens_say_over_which(runs: int) -> None:
 
 
 def test_a_doubt_with_different_figures_is_told_once_in_full() -> None:
-    doubts = [f"{name}: Contended: 3{name} times." for name in "123"]
+    doubts = [(name, f"Contended: 3{name} times.") for name in "123"]
     assert list(each_once(doubts)) == [
         "1: Contended: 31 times.",
         "2, 3: the same problem, with different figures.",

@@ -198,7 +198,7 @@ def test_the_many_keys_of_a_plan_file_are_not_listed_but_who_lists_them_is(
     with pytest.raises(DataError) as refused:
         read_options(path)
     assert refused.value.remedy.startswith("To list the ")
-    assert refused.value.remedy.endswith("keys: armload bench --help")
+    assert refused.value.remedy.endswith("keys: armload bench --help-all")
 
 
 def test_a_wrong_key_is_answered_with_the_nearest(tmp_path: Path) -> None:

@@ -208,6 +208,27 @@ def test_the_table_marks_the_fastest_valid_cell() -> None:
     assert notes(results)[0] == "2 threads: Throttled: it was hot."
 
 
+def test_what_disturbed_several_cells_is_told_once_with_their_names() -> None:
+    def disturbed(tps: float, share: int) -> Run:
+        verdict = run(tps, valid=False).verdict
+        said = f"Throttled: it was {share} °C."
+        (kept,) = verdict.findings
+        kept = kept.model_copy(update={"sentence": said})
+        verdict = verdict.model_copy(update={"reasons": (said,), "findings": (kept,)})
+        return run(tps, valid=False).model_copy(update={"verdict": verdict})
+
+    cells = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
+    runs = {0: [disturbed(10, 91)], 1: [run(50)], 2: [disturbed(20, 92)]}
+    assert notes(cell_results(cells, runs, {}))[:2] == [
+        "1 thread: Throttled: it was 91 °C.",
+        "4 threads: the same problem, with different figures.",
+    ]
+    same = {0: [disturbed(10, 91)], 2: [disturbed(20, 91)]}
+    assert (
+        notes(cell_results(cells, same, {}))[0] == "1 thread, 4 threads: Throttled: it was 91 °C."
+    )
+
+
 def test_the_fastest_cell_is_marked_even_if_one_of_its_runs_is_not_valid() -> None:
     runs = {0: [run(10)], 1: [run(50, number=1), run(51, number=2, valid=False)]}
     results = cell_results(sweep(Plan(threads=1), Plan(threads=2)), runs, {})

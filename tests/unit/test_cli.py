@@ -16,6 +16,7 @@ from armload.cli.help import EXIT_STATUSES, grouped
 from armload.cli.manual import manual
 from armload.cli.registry import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
 from armload.cli.run_filter import RunFilter
+from armload.cli.verbs.bench import BenchOptions
 from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Plan
@@ -151,7 +152,8 @@ def test_the_page_of_options_has_whole_tables() -> None:
 
 
 def test_help_shows_what_a_value_is() -> None:
-    shown = run("armload", "bench", "--help").stdout
+    shown = run("armload", "bench", "--help-all").stdout
+    assert run("armload", "help", "bench", "all").stdout == shown
     assert re.search(r"^  -n, --n-predict N +tokens", shown, re.MULTILINE)
     assert re.search(r"^  -p, --prompt PROMPT +text", shown, re.MULTILINE)
     assert re.search(r"^      --time-limit SECONDS +", shown, re.MULTILINE)
@@ -170,7 +172,19 @@ def test_help_shows_what_a_value_is() -> None:
         ),
         *("Conditions", "Build", "Output"),
     ]
-    assert shown.rstrip().splitlines()[-1].startswith("  -h, --help")
+    assert shown.rstrip().splitlines()[-2].startswith("  -h, --help")
+
+
+def test_the_first_page_of_bench_fits_a_screen_and_says_where_the_rest_is() -> None:
+    shown = run("armload", "bench", "--help").stdout
+    assert len(shown.splitlines()) <= 40
+    for name in BenchOptions.common:
+        (each,) = (each for each in options_of("bench") if each.field == name)
+        assert f"--{each.name}" in shown
+    assert f"--help-all  {' ' * 12}show all" in shown
+    assert "--numa" not in shown
+    # A verb of few options has one page.
+    assert run("armload", "build", "--help").stdout == run("armload", "build", "--help-all").stdout
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
@@ -250,7 +264,7 @@ def test_help_fits_the_terminal_and_breaks_no_word_and_no_example(
     verb: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(sys, "argv", ["armload", *([verb] if verb else []), "--help"])
+    monkeypatch.setattr(sys, "argv", ["armload", *([verb, "--help-all"] if verb else ["--help"])])
     with contextlib.suppress(SystemExit):
         program.run()
     shown = capsys.readouterr().out

@@ -103,6 +103,12 @@ def test_something_is_offered_for_every_value_that_is_not_free_text() -> None:
             assert has_values != is_free, f"{verb} {each['name']}"
 
 
+def test_options_are_offered_where_a_program_can_only_follow_dashes(workspace: Path) -> None:
+    assert {"--task", "--model"} <= {*offered("armload eval ")}
+    assert "notes.txt" not in offered("armload eval ")
+    assert "notes.txt" in offered("armload eval -- ")
+
+
 def test_kinds_of_the_cache_are_those_of_clean(workspace: Path) -> None:
     assert set(CACHE_KINDS) == {each.name for each in _kinds()}
 
@@ -138,6 +144,8 @@ def test_programs_are_those_that_help_names() -> None:
         ("armload bench -m models/", ["models/b.gguf"]),
         ("armload bench -m .hid", [".hidden.gguf"]),
         ("armload bench -m n", []),
+        ("armload eval n", []),
+        ("armload eval -- no", ["notes.txt"]),
         ("armload bench -m smollm2,my", ["smollm2,my model.gguf"]),
         (
             "armload bench -m hf:",

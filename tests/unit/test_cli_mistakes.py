@@ -187,6 +187,11 @@ def test_near_names_are_offered() -> None:
     [
         ("down", "Did you mean 'board.down'?"),
         ("model quantise", "'model' is a group of verbs.\nChoose one: model.inspect,"),
+        (
+            "load --scheduler tls://lab",
+            "load connects to boards itself, because latencies would include the scheduler's: type",
+        ),
+        ("board.probe --scheduler tls://lab", "board.probe connects to boards itself: type it"),
         ("board.down kitchen", "kitchen is a board: use --board kitchen."),
         ("bench tiny.gguf", "tiny.gguf is a model: use --model tiny.gguf."),
         ("bench llama-3.2-1b", "llama-3.2-1b is a model: use --model llama-3.2-1b:Q"),

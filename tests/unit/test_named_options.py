@@ -107,7 +107,7 @@ def _shown(node: ast.AST) -> str:
 def _options() -> dict[str, set[str]]:
     """Return the long and short options of every verb, without dashes."""
     return {
-        name: {"help", "h"}.union(
+        name: {"help", "h", "help-all"}.union(
             *({each.name, each.letter} for each in declared_options(verb.options))
         )
         for name, verb in VERBS.items()

@@ -13,6 +13,7 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.boards.board import load_board
 from armload.boards.conditions import ClusterState
+from armload.boards.host import TransportChoice
 from armload.boards.probe import parse_probe
 from armload.boards.sensors import Sensor
 from armload.boards.specs import DeclaredSpecs
@@ -133,6 +134,25 @@ def test_a_run_whose_weights_were_not_repacked_says_why() -> None:
 def test_runs_that_were_set_up_otherwise_are_another_way_of_doing_it() -> None:
     assert measurement_of(disturbed()).method.options == "cpus 0-3 cold True governor performance"
     assert measurement_of(quick_run()).method.options == ""
+
+
+def test_a_probed_board_shows_what_a_person_can_use_of_it() -> None:
+    board = load_board("virtual-dayu200")
+    found = parse_probe(output(core(0)), board.name)
+    transports = [
+        TransportChoice(purpose=purpose, chosen="it", reason="so")
+        for purpose in ("commands", "long commands", "bulk data", "checksums", "CPU pinning")
+    ]
+    found = found.model_copy(update={"transports": tuple(transports), "tools": frozenset()})
+    table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
+    assert "commands it (so) bulk data it (so)" in table
+    for inside in ("long commands", "checksums", "CPU pinning", "missing tools", "truncate"):
+        assert inside not in table
+    assert " ".join(found.cpu_features) in table
+    many = found.model_copy(update={"cpu_features": tuple(f"f{n}" for n in range(99))})
+    assert "CPU features 99, listed by --json" in " ".join(
+        shown(probe_table(board, many, Missing(), in_use="")).split()
+    )
 
 
 def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:

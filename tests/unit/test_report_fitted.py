@@ -80,6 +80,26 @@ def test_the_listing_says_from_where_armload_gets_a_model() -> None:
     assert "hub" not in printed(listing_view(fit)).partition("Memory covers")[0]
 
 
+def test_of_each_size_the_fastest_is_listed_also_of_those_with_a_file() -> None:
+    fit = three_models()
+    sizes = {"tiny:Q4_0": 1, "tiny:Q8_0": 1, "small:Q4_0": 3, "hub:Q4_0": 2, "large:Q4_0": 4}
+    models = tuple(
+        fit.models[0].model_copy(
+            update={"model": name, "parameters": size, "has_file": name.startswith("hub")}
+        )
+        for name, size in sizes.items()
+    )
+    every = fit.model_copy(update={"models": models})
+    text = " ".join(printed(listing_view(every)).split())
+    assert [name for name in sizes if name in text.partition("Memory covers")[0]] == [
+        *("tiny:Q4_0", "small:Q4_0", "hub:Q4_0", "large:Q4_0")
+    ]
+    assert "To list 1 more: --all" in text
+    whole = printed(listing_view(every, lists_all=True))
+    assert "tiny:Q8_0" in whole
+    assert "--all" not in whole
+
+
 def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:
     fit, models = three_models(), []
     for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():
@@ -87,7 +107,8 @@ def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:
         found = predicted(of_rows, resources(), computing(1.9))
         family = name.partition(":")[0]
         models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found, family=family))
-    text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
+    every = fit.model_copy(update={"models": models})
+    text = " ".join(printed(listing_view(every, lists_all=True)).split())
     assert text.count("per-layer embeddings") == 1
     assert "reads only one row: 1.0 GB to 2.0 GB of a, 3.0 GB of b." in text
 

@@ -12,7 +12,7 @@ import pytest
 
 from armload.boards.host import Completed
 from armload.boards.local import LocalHost
-from armload.cli.verbs.service import InstallOptions, wanted_models
+from armload.cli.verbs.service import InstallOptions, UpdateOptions, wanted_models
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import render
 from armload.engines.server import ServerAddress
@@ -26,7 +26,7 @@ from armload.services.listening import (
     is_public,
     parse_addresses,
 )
-from armload.services.making import WantedModel, check_known, checksums
+from armload.services.making import WantedModel, WantedService, check_known, checksums
 from armload.services.reaching import keys_in_file
 from armload.services.router import preset_section, router_words
 from armload.services.setting_up import refuse_existing
@@ -347,6 +347,20 @@ def test_an_update_keeps_what_is_not_named() -> None:
     assert other.plan is not None
     assert (other.given, other.plan.context_tokens) == ("m.gguf", 256)
     assert "--model" not in other.known
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"), [("10m", 600), ("0.2s", 1), ("never", None), (None, None)]
+)
+def test_a_model_stays_in_memory_unless_it_is_told_to_sleep(
+    typed: str | None, seconds: int | None
+) -> None:
+    words = {"board": "kitchen"} | ({"sleep_idle": typed} if typed else {})
+    options = UpdateOptions.typed(words)
+    wanted = WantedService(name="llm", models=(), sleep_idle_s=options.sleep_idle)
+    assert wanted.sleeps_after_s == seconds
+    # An update takes the former time where none is named, and never is one.
+    assert bool(options.sleep_idle) == (typed is not None)
 
 
 def test_a_board_cannot_have_another_file_of_this_machine_sent_to_it() -> None:

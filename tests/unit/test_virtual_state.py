@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from armload.boards.board import Board, load_board
-from armload.boards.connect import is_blank
+from armload.boards.connect import check_not_stopped, is_blank
+from armload.boards.failures import PoweredOffError
+from armload.boards.host import Completed, Host
+from armload.boards.local import LocalHost
+from armload.boards.probe import probe
 from armload.boards.virtual.machine import has_storage
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import (
@@ -15,12 +19,15 @@ from armload.boards.virtual.state import (
     keep,
     machine_folder,
     machine_state,
+    mark_off,
     sibling_folders,
     socket_path,
 )
 from armload.core.progress import Silent
 from armload.deploy.clean import Selection, clean
+from armload.runs import session
 from armload.runs.fetch import pull
+from armload.runs.session import Connection
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +47,49 @@ def test_kept_state_is_read_back_while_the_process_has_the_port(tmp_path: Path) 
         state = keep(tmp_path, own_state(server.getsockname()[1]))
         assert machine_state(tmp_path) == state
     assert machine_state(tmp_path) is None
+
+
+def test_a_machine_that_somebody_stops_is_told_from_one_that_lost_its_power() -> None:
+    board = load_board("virtual")
+    folder = machine_folder(board)
+    folder.mkdir(parents=True)
+    state = own_state(1)
+    keep(folder, state)
+    check_not_stopped(board)
+    keep(folder, state.model_copy(update={"is_stopping": True}))
+    for _ in range(2):
+        with pytest.raises(PoweredOffError, match=r"was stopped with board\.down"):
+            check_not_stopped(board)
+        mark_off(folder)
+
+
+class _Reached(Connection):
+    """Reaches a virtual board that is restarted after each boot it is told of."""
+
+    def __init__(self, board: Board, boots: list[Host]) -> None:
+        self.board, self._boots = board, boots
+        self.host = boots.pop(0)
+
+    def again(self) -> None:
+        self.host = self._boots.pop(0)
+
+
+class _Gone(LocalHost):
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        raise PoweredOffError("It was restarted in the meantime.")
+
+
+def test_a_board_that_was_restarted_while_programs_were_compiled_is_reached_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    board = load_board("virtual")
+    before = probe(LocalHost("virtual"), load_board("this-machine"))
+    now = before.model_copy(update={"machine": "now"})
+    monkeypatch.setattr(session, "probe", lambda *_: now)
+    lost = _Reached(board, [_Gone("virtual"), LocalHost("virtual")])
+    assert session._reached_still(lost, before) == (lost, now)
+    kept = _Reached(board, [LocalHost("virtual")])
+    assert session._reached_still(kept, before) == (kept, before)
 
 
 def test_port_that_someone_else_took_is_not_ours(tmp_path: Path) -> None:

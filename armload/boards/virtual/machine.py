@@ -147,6 +147,7 @@ def down(board: Board) -> bool:
     _reach(board)
     machines = running_machines(board)
     for folder, powered in machines:
+        keep(folder, powered.model_copy(update={"is_stopping": True}))
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
             line.connect(str(socket_path(folder, "console")))
             line.sendall(b"\npoweroff\n")

@@ -97,11 +97,13 @@ class MachineState(Value):
         process: that holds the port.
         port: of its SSH server, on the loopback interface.
         answered: the SSH server has greeted since.
+        is_stopping: somebody has asked for its end.
     """
 
     process: Started
     port: int
     answered: bool
+    is_stopping: bool = False
 
 
 class Keys(Value):
@@ -137,12 +139,24 @@ def machine_keys(folder: Path) -> Keys:
 
 def machine_state(folder: Path) -> MachineState | None:
     """Return the machine's state, if the very process that was started still has the port."""
-    try:
-        found = MachineState.model_validate_json((folder / _FILE).read_bytes())
-    except (OSError, ValueError):
+    found = _kept(folder)
+    if found is None:
         return None
     alive = found.process.is_alive() and found.process.listens_on(found.port)
     return found if alive else None
+
+
+def was_stopped(folder: Path) -> bool:
+    """Say whether somebody switched a machine off that was on; else its process just ended."""
+    found = _kept(folder)
+    return found is None or found.is_stopping
+
+
+def _kept(folder: Path) -> MachineState | None:
+    try:
+        return MachineState.model_validate_json((folder / _FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def has_disk_open(folder: Path) -> bool:

@@ -193,6 +193,8 @@ def _read(verb: VerbEntry, words: list[str]) -> _State:
                 waiting = None if equals or option["takes"] == "switch" else option
         elif arguments and not arguments[0]["several"]:
             del arguments[0]
+    if not is_after_dashes:
+        arguments = [each for each in arguments if not each.get("is_behind")]
     return _State(given, waiting, arguments[0] if arguments else None, is_after_dashes)
 
 

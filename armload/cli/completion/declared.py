@@ -106,7 +106,7 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
 def _parameter(verb: str, declared: Declared) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
-    return CompletedOption(
+    completed = CompletedOption(
         name=declared.shown,
         letter=f"-{declared.letter}" if declared.letter else "",
         spellings=list(declared.spellings),
@@ -115,6 +115,9 @@ def _parameter(verb: str, declared: Declared) -> CompletedOption:
         choices=[*_literals(declared.info.annotation), *listed],
         several=declared.option.several if declared.is_list else "",
     )
+    if declared.option.is_behind:
+        completed["is_behind"] = True
+    return completed
 
 
 def _literals(kind: object) -> list[str]:

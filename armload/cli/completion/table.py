@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 TABLE = Path(__file__).with_name("table.json")
 
@@ -23,6 +23,7 @@ class CompletedOption(TypedDict):
         takes: ``switch``, or what its values name; empty where nothing can be offered.
         choices: values beside those; what ends in a colon continues.
         several: how several values are given: as ``Option.several``.
+        is_behind: it is an argument whose words all follow ``--``; left out where it is not.
     """
 
     name: str
@@ -32,6 +33,7 @@ class CompletedOption(TypedDict):
     takes: str
     choices: list[str]
     several: str
+    is_behind: NotRequired[bool]
 
 
 class VerbEntry(TypedDict):

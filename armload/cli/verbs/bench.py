@@ -53,6 +53,11 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
+    common: ClassVar[frozenset[str]] = frozenset(
+        {"board", "model", "prompt", "prompt_tokens", "n_predict", "threads", "repeats"}
+        | {"new", "as_json"}
+    )
+
     alternatives: ClassVar[Alternatives] = (
         Exclusive(
             (("prompt",), ("prompt_tokens",)),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from armload.bench.options import MODEL
 from armload.cli.load_options import Positive
-from armload.cli.options import A_BOARD, OneBoard, OutputOptions
+from armload.cli.options import A_BOARD, OneBoard, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
@@ -59,6 +60,7 @@ class StartedService(Computation):
 
 _ON_BOARD = (
     "board",
+    "scheduler",
     "service",
     *EngineSource.model_fields,
     *Waiting.model_fields,
@@ -66,7 +68,7 @@ _ON_BOARD = (
 )
 
 
-class ChatOptions(Waiting, EngineSource, StartedService, OutputOptions):
+class ChatOptions(OnGateways, Waiting, EngineSource, StartedService, OutputOptions):
     """With whom a person talks, and how the answers are."""
 
     board: Annotated[OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board")] = ""
@@ -171,10 +173,12 @@ def chat(options: ChatOptions) -> Result | None:
     return None
 
 
-def _partner(options: ChatOptions, progress: Progress) -> AbstractContextManager[ChatPartner]:
-    from armload.boards.board import is_group, load_board
+@contextmanager
+def _partner(options: ChatOptions, progress: Progress) -> Iterator[ChatPartner]:
+    from armload.boards.board import is_group
     from armload.boards.naming import boards_called
     from armload.cli.load_plan import target_of
+    from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
     from armload.services.talking import partner_installed, service_to_talk_to
     from armload.serving.chat_partner import ChatPartner, partner_on_board
@@ -186,22 +190,37 @@ def _partner(options: ChatOptions, progress: Progress) -> AbstractContextManager
             _ON_BOARD, "--url, which names a service that is already running", "Remove it."
         )
         target = target_of(options.url, options.api_key_file, OpenAiChat(), options.model)
-        return nullcontext(ChatPartner(target))
+        yield ChatPartner(target)
+        return
     (board,) = boards_called([options.board or VIRTUAL])
     plan = serving_plan(options.part(StartedService))
+    its_own = (*EngineSource.model_fields, *StartedService.model_fields)
     if options.service:
-        options.refuse(
-            (*EngineSource.model_fields, *StartedService.model_fields),
-            "--service, which names a service that has been installed as it is",
-            "Remove it.",
-        )
+        why = "--service, which names a service that has been installed as it is"
+        options.refuse(its_own, why, "Remove it.")
+    if options.scheduler:
+        why = "--scheduler: through gateways, chat talks to installed services and starts none"
+        options.refuse(its_own, why, "Remove it, or type the command on the gateway.")
     name = options.service
-    if not name and plan is None and not is_group(board):
-        name = service_to_talk_to(load_board(board), options.model, progress)
-    if name:
-        return partner_installed(board, name, options.model, progress)
+    with boards_reached(options.scheduler, [board], progress) as reach:
+        if not name and plan is None and not is_group(board):
+            name = service_to_talk_to(reach.board(board, progress), options.model, progress)
+        if not name and options.scheduler:
+            raise UsageError(
+                f"{board} has no installed service that runs"
+                + (f" and serves {options.model}." if options.model else "."),
+                "Through gateways, chat starts none. Install one, or type the command on the "
+                f"gateway: armload service.install --board {board} --scheduler "
+                f"{options.scheduler}",
+            )
+        if name:
+            its_board = reach.board(board, progress)
+            with partner_installed(its_board, name, options.model, progress) as partner:
+                yield partner
+            return
     request = options.part(Request).model_copy(update={"board": board})
-    return partner_on_board(request, options.model, plan, progress)
+    with partner_on_board(request, options.model, plan, progress) as partner:
+        yield partner
 
 
 def _read_question() -> str:

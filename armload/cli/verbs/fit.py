@@ -80,6 +80,16 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
     prompt_tokens: Annotated[
         PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
     ] = 128
+    lists_all: Annotated[
+        bool,
+        Option(
+            "without --model, list every current model and quantisation, also those that a larger "
+            "model is as fast as",
+            name="all",
+            heading="Output",
+            harmless="anywhere",
+        ),
+    ] = False
 
 
 def _media(options: FitOptions) -> Media:
@@ -136,6 +146,8 @@ def fit(options: FitOptions) -> Result:
 
     check_consistent(options.part(Plan))
     media = _media(options)
+    if options.model:
+        options = options.refuse(("lists_all",), "--model, which names the models", "Remove one.")
     if options.hardware:
         options = options.refuse(_REACHING, "--hardware", "Remove one.")
         hardware = fit_hardware(
@@ -148,7 +160,9 @@ def fit(options: FitOptions) -> Result:
             media=media,
         )
         view = boards_view(hardware, "hardware") if options.model else None
-        return as_result(hardware, view or listing_view(hardware.boards[0]))
+        return as_result(
+            hardware, view or listing_view(hardware.boards[0], lists_all=options.lists_all)
+        )
     boards, progress = boards_called(options.board), terminal.progress()
     check_compares(len(boards), options.model)
     with boards_reached(options.scheduler, boards, progress) as reach:
@@ -168,6 +182,7 @@ def fit(options: FitOptions) -> Result:
     if not fits and failed is not None:
         raise failed
     if not options.model:
-        return as_result(fits[0], listing_view(fits[0]), error=failed)
+        view = listing_view(fits[0], lists_all=options.lists_all)
+        return as_result(fits[0], view, error=failed)
     several = compared(fits, options.model)
     return as_result(fits[0] if len(boards) == 1 else several, boards_view(several), error=failed)

@@ -31,6 +31,7 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
     from contextlib import AbstractContextManager, nullcontext
 
     from armload.analysis.load.records import read_objectives
+    from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.load_checks import check_combination
     from armload.cli.load_plan import (
@@ -98,7 +99,7 @@ def load(options: LoadOptions) -> Generator[Result, None, None]:
     images = read_images(options.images.expanduser(), progress) if options.images else ()
     reached: AbstractContextManager[LoadTarget]
     if options.service:
-        where = options.board or VIRTUAL
+        where = load_board(options.board or VIRTUAL)
         reached = target_installed(where, options.service, options.model, spoken, progress)
     elif url:
         reached = nullcontext(target_of(url, options.api_key_file, spoken, options.model))

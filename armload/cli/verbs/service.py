@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -15,6 +16,7 @@ from armload.cli.options import (
     FileTypes,
     OnBoard,
     OnBoards,
+    OnGateways,
     OnNamedBoard,
     OutputOptions,
     models_in,
@@ -22,18 +24,19 @@ from armload.cli.options import (
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
 from armload.core.options import (
+    NEVER,
     Alternatives,
-    Duration,
+    DurationOrNever,
     Exclusive,
     Names,
     Option,
-    OptionGroup,
     Share,
 )
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Waiting
 
 if TYPE_CHECKING:
+    from armload.boards.board import Board
     from armload.core.progress import Progress
     from armload.report.result import Result
     from armload.services.certificate import TlsFiles
@@ -47,7 +50,7 @@ DEFAULT_NAME = "llm"
 _NAME = Option("the service's name", "NAME", "the board's only service", heading="Service")
 
 
-class OnNamedBoards(OptionGroup):
+class OnNamedBoards(OnGateways):
     """The boards that a verb changes: they have to be named."""
 
     heading = "Board"
@@ -83,11 +86,11 @@ class ServiceModels(ServingPlan):
         ),
     ] = None
     sleep_idle: Annotated[
-        Duration | None,
+        DurationOrNever | None,
         Option(
-            "free a model's memory after this long without a request, such as 10m",
+            "free a model's memory after this long without a request, such as 10m, or never",
             "DURATION",
-            "never",
+            NEVER,
             heading="Service",
         ),
     ] = None
@@ -203,6 +206,7 @@ def install(options: InstallOptions) -> Result:
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.fleet.in_turn import in_turn
+    from armload.fleet.reach import boards_reached
     from armload.report.services import InstalledOnBoards
     from armload.services.listening import WantedAddress
     from armload.services.making import WantedService
@@ -218,11 +222,12 @@ def install(options: InstallOptions) -> Result:
         request = options.part(Request).model_copy(update={"board": board})
         return install_there(
             request,
+            reach.board(board, own),
             WantedService(
                 name=options.name,
                 models=wanted_models(options, request),
                 most_loaded=options.most_loaded,
-                sleep_idle_s=_whole(options.sleep_idle),
+                sleep_idle_s=options.sleep_idle,
             ),
             own,
             listen=listen,
@@ -234,7 +239,11 @@ def install(options: InstallOptions) -> Result:
             may_be_public=options.public,
         )
 
-    return InstalledOnBoards(outcomes=in_turn(boards_called(options.board), put, progress))
+    boards = boards_called(options.board)
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        return InstalledOnBoards(
+            outcomes=in_turn(boards, put, progress), scheduler=options.scheduler
+        )
 
 
 def _tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
@@ -250,11 +259,18 @@ def _tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:
     return read_tls_files(certificate, key)
 
 
-def _whole(seconds: float | None) -> int | None:
-    return None if seconds is None else max(1, round(seconds))
+@contextmanager
+def _reached(options: OnGateways, name: str) -> Iterator[tuple[Board, Progress]]:
+    """Yield a board, however it is reached, and where progress is shown."""
+    from armload.cli import terminal
+    from armload.fleet.reach import boards_reached
+
+    progress = terminal.progress()
+    with boards_reached(options.scheduler, [name], progress) as reach:
+        yield reach.board(name, progress), progress
 
 
-class ListOptions(OnBoards, OutputOptions):
+class ListOptions(OnBoards, OnGateways, OutputOptions):
     """The boards whose services are listed."""
 
 
@@ -264,21 +280,21 @@ def list_services(options: ListOptions) -> Result:
 
     Example: armload service.list --board dayu200,kitchen
     """
-    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.core.errors import CombinedError
     from armload.core.values import ValueList
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.result import as_result
     from armload.report.services import services_view
     from armload.services.listing import ListedService, services_of
 
-    outcomes = on_each(
-        boards_called(options.board),
-        lambda name, own: services_of(load_board(name), own),
-        terminal.progress(),
-    )
+    boards, progress = boards_called(options.board), terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        outcomes = on_each(
+            boards, lambda name, own: services_of(reach.board(name, own), own), progress
+        )
     found = [service for one in outcomes for service in one.result or ()]
     answered = [one.board for one in outcomes if one.error is None]
     return as_result(
@@ -288,7 +304,7 @@ def list_services(options: ListOptions) -> Result:
     )
 
 
-class StatusOptions(OnBoards, OutputOptions):
+class StatusOptions(OnBoards, OnGateways, OutputOptions):
     """The boards whose installed services are shown."""
 
     name: Annotated[
@@ -302,28 +318,30 @@ def status(options: StatusOptions) -> Result:
 
     Example: armload service.status --board @lab
     """
-    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.services import StatusOfBoards
     from armload.services.status import board_status
 
-    outcomes = on_each(
-        boards_called(options.board),
-        lambda name, own: board_status(load_board(name), own, name=options.name),
-        terminal.progress(),
-    )
-    return StatusOfBoards(outcomes=tuple(outcomes))
+    boards, progress = boards_called(options.board), terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        outcomes = on_each(
+            boards,
+            lambda name, own: board_status(reach.board(name, own), own, name=options.name),
+            progress,
+        )
+    return StatusOfBoards(outcomes=tuple(outcomes), scheduler=options.scheduler)
 
 
-class OneServiceOptions(OnNamedBoard, Waiting, OutputOptions):
+class OneServiceOptions(OnNamedBoard, OnGateways, Waiting, OutputOptions):
     """An installed service."""
 
     name: Annotated[str, _NAME] = ""
 
 
-class LogOptions(OnBoard, OutputOptions):
+class LogOptions(OnBoard, OnGateways, OutputOptions):
     """An installed service's log."""
 
     name: Annotated[str, _NAME] = ""
@@ -342,8 +360,6 @@ def logs(options: LogOptions) -> Generator[Result, None, None]:
 
     Example: armload service.logs --board dayu200 --name tutor --follow
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.core.errors import UsageError
     from armload.report.result import Verbatim, as_result
     from armload.report.services import ServiceLog
@@ -351,22 +367,22 @@ def logs(options: LogOptions) -> Generator[Result, None, None]:
 
     if options.follow and options.as_json:
         raise UsageError("--follow cannot be combined with --json.", "Remove one.")
-    board, progress = load_board(options.board), terminal.progress()
     most_bytes = min(options.lines * 400, 1 << 20)
-    text, name = recent_log(board, progress, name=options.name, most_bytes=most_bytes)
-    lines = text.splitlines()[-options.lines :]
-    shown = "".join(f"{line}\n" for line in lines)
-    document = ServiceLog(board=board.name, name=name, lines=tuple(lines))
-    yield as_result(document, Verbatim(text=shown))
-    if options.follow:
-        try:
-            for part in followed_log(board, progress, name=name):
-                print(part, end="", flush=True)
-        except KeyboardInterrupt:
-            return
+    with _reached(options, options.board) as (board, progress):
+        text, name = recent_log(board, progress, name=options.name, most_bytes=most_bytes)
+        lines = text.splitlines()[-options.lines :]
+        shown = "".join(f"{line}\n" for line in lines)
+        document = ServiceLog(board=board.name, name=name, lines=tuple(lines))
+        yield as_result(document, Verbatim(text=shown))
+        if options.follow:
+            try:
+                for part in followed_log(board, progress, name=name):
+                    print(part, end="", flush=True)
+            except KeyboardInterrupt:
+                return
 
 
-class StopOptions(OnBoard, Waiting, OutputOptions):
+class StopOptions(OnBoard, OnGateways, Waiting, OutputOptions):
     """The service that ends."""
 
     name: Annotated[
@@ -389,20 +405,15 @@ def stop(options: StopOptions) -> Result:
 
     Example: armload service.stop --board dayu200
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import stopped_lines
     from armload.services.managing import stop_any
 
-    stopped = stop_any(
-        load_board(options.board),
-        terminal.progress(),
-        name=options.name,
-        force=options.force,
-        wait_s=options.wait_s,
-    )
-    return as_result(stopped, *stopped_lines(stopped))
+    with _reached(options, options.board) as (board, progress):
+        stopped = stop_any(
+            board, progress, name=options.name, force=options.force, wait_s=options.wait_s
+        )
+    return as_result(stopped, *stopped_lines(stopped, options.scheduler))
 
 
 @verb(OneServiceOptions)
@@ -411,14 +422,12 @@ def restart(options: OneServiceOptions) -> Result:
 
     Example: armload service.restart --board dayu200 --name tutor
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import changed_line
     from armload.services.managing import restart as restart_there
 
-    board = load_board(options.board)
-    done = restart_there(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    with _reached(options, options.board) as (board, progress):
+        done = restart_there(board, progress, name=options.name, wait_s=options.wait_s)
     return as_result(done, changed_line(done))
 
 
@@ -479,10 +488,10 @@ def update(options: UpdateOptions) -> Result:
     values.
     Example: armload service.update --board dayu200 --name tutor --model new.gguf
     """
-    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.fleet.in_turn import in_turn
+    from armload.fleet.reach import boards_reached
     from armload.report.services import UpdatedOnBoards
     from armload.services.managing import renew_certificate
     from armload.services.updating import update as update_there
@@ -492,8 +501,9 @@ def update(options: UpdateOptions) -> Result:
 
     def put(board: str, own: Progress) -> UpdatedService | RenewedCertificate:
         if tls is not None and not changes:
+            there = reach.board(board, own)
             renewed = renew_certificate(
-                load_board(board), own, name=options.name, tls=tls, wait_s=options.wait_s
+                there, own, name=options.name, tls=tls, wait_s=options.wait_s
             )
             if renewed is not None:
                 return renewed
@@ -501,20 +511,22 @@ def update(options: UpdateOptions) -> Result:
         names_models = bool(options.model or options.plan or options.type)
         return update_there(
             request,
+            reach.board(board, own),
             own,
             name=options.name,
             models=wanted_models(options, request) if names_models else None,
             changed=options.part(ServingPlan),
             most_loaded=options.most_loaded,
-            sleep_idle_s=_whole(options.sleep_idle),
+            sleep_idle_s=options.sleep_idle,
             slower=options.slower,
             overwrite=options.overwrite,
             tls=tls,
             without_tls=options.no_tls,
         )
 
-    boards = boards_called(options.board)
-    return UpdatedOnBoards(outcomes=in_turn(boards, put, terminal.progress()))
+    boards, progress = boards_called(options.board), terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        return UpdatedOnBoards(outcomes=in_turn(boards, put, progress), scheduler=options.scheduler)
 
 
 @verb(OneServiceOptions, takes_back=True)
@@ -523,14 +535,12 @@ def rollback(options: OneServiceOptions) -> Result:
 
     Example: armload service.rollback --board dayu200 --name tutor
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import rolled_back_line
     from armload.services.switching import roll_back
 
-    board = load_board(options.board)
-    done = roll_back(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    with _reached(options, options.board) as (board, progress):
+        done = roll_back(board, progress, name=options.name, wait_s=options.wait_s)
     return as_result(done, rolled_back_line(done))
 
 
@@ -541,18 +551,16 @@ def remove(options: OneServiceOptions) -> Result:
     Programs and models stay; board.clean removes those that nothing uses.
     Example: armload service.remove --board dayu200 --name tutor
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import changed_line
     from armload.services.managing import remove as remove_there
 
-    board = load_board(options.board)
-    done = remove_there(board, terminal.progress(), name=options.name, wait_s=options.wait_s)
+    with _reached(options, options.board) as (board, progress):
+        done = remove_there(board, progress, name=options.name, wait_s=options.wait_s)
     return as_result(done, changed_line(done))
 
 
-class KeyOptions(OnNamedBoard, Waiting, OutputOptions):
+class KeyOptions(OnNamedBoard, OnGateways, Waiting, OutputOptions):
     """Keys of an installed service."""
 
     name: Annotated[str, _NAME] = ""
@@ -574,18 +582,17 @@ def keys(options: KeyOptions) -> Result:
     A change restarts the service, which reads its keys when it starts.
     Example: armload service.keys --board dayu200 --name tutor --add prometheus
     """
-    from armload.boards.board import load_board
-    from armload.cli import terminal
     from armload.report.result import as_result
     from armload.report.services import keys_view
     from armload.services.managing import change_keys
 
-    done = change_keys(
-        load_board(options.board),
-        terminal.progress(),
-        name=options.name,
-        add=[options.add] if options.add else [],
-        revoke=options.revoke,
-        wait_s=options.wait_s,
-    )
+    with _reached(options, options.board) as (board, progress):
+        done = change_keys(
+            board,
+            progress,
+            name=options.name,
+            add=[options.add] if options.add else [],
+            revoke=options.revoke,
+            wait_s=options.wait_s,
+        )
     return as_result(done, keys_view(done))

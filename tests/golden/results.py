@@ -537,7 +537,7 @@ DONE: Mapping[str, StandIns] = {
         "armload.deploy.claims.claims": returning(()),
         "armload.deploy.rates.measure": lambda _host, _board, found, *_: (
             found.rates,
-            Missing(memory="", storage=""),
+            Missing.of(found.rates, FULL.message.rstrip(".")),
         ),
     },
     "board.trust --board kitchen": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import subprocess
 import wave
@@ -199,6 +200,29 @@ def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
         assert asked(f"data:image/png;base64,{picture}") == 200
         assert asked(f"{service.about['url']}/health") >= 400
         assert asked("file:///etc/hostname") >= 400
+
+
+def test_a_service_refuses_what_is_no_image_and_goes_on(ann: Person) -> None:
+    jpeg = io.BytesIO()
+    Image.effect_noise((300, 200), 90).convert("RGB").save(jpeg, "JPEG")
+    large, webp = io.BytesIO(), io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(large, "PNG")
+    Image.new("RGB", (64, 64)).save(webp, "WEBP")
+    whole = jpeg.getvalue()
+    refused = (whole[:30], b"", b"no image", webp.getvalue(), large.getvalue())
+    words = ("--model", "seeing-Q8_0.gguf", "--mmproj", "auto", "--threads", "1", "--slots", "1")
+    with serving(ann, *words, board=BOARD) as service:
+
+        def asked(*images: bytes) -> int:
+            urls = [f"data:image/png;base64,{base64.b64encode(each).decode()}" for each in images]
+            content = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+            message = {"role": "user", "content": content}
+            answer = service.ask("v1/chat/completions", messages=[message], max_tokens=2)
+            return answer.status_code
+
+        assert [asked(each) for each in refused] == [400] * len(refused)
+        assert asked(*[whole] * 200) == 400
+        assert asked(whole) == 200
 
 
 def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
@@ -115,22 +115,23 @@ class GatewayHosts:
         ).model_dump_json()
 
     def transports(self, board: str, line: str) -> str:
-        choices = self._host(board, line).transports()
-        return TransportChoices(choices=choices).model_dump_json()
+        with self._host(board, line) as host:
+            return TransportChoices(choices=host.transports()).model_dump_json()
 
     def run(self, board: str, line: str, command: bytes, stdin: bytes, timeout_s: float) -> bytes:
         """Run a command; return a ``CommandEnd``, and beside it what the command wrote."""
-        host = self._host(board, line)
-        try:
-            done = host.run(as_text(command), stdin=stdin, timeout_s=timeout_s)
-        except SlowCommandError:
-            return CommandEnd(status=None).model_dump_json().encode() + b"\n"
+        with self._host(board, line) as host:
+            try:
+                done = host.run(as_text(command), stdin=stdin, timeout_s=timeout_s)
+            except SlowCommandError:
+                return CommandEnd(status=None).model_dump_json().encode() + b"\n"
         end = CommandEnd(status=done.status, stdout_bytes=len(done.stdout))
         return end.model_dump_json().encode() + b"\n" + done.stdout + done.stderr
 
     def write(self, board: str, line: str, path: bytes, offset_bytes: int, chunk: bytes) -> bool:
         remote = PurePosixPath(as_text(path))
-        self._host(board, line).write(remote, [chunk], offset_bytes=offset_bytes)
+        with self._host(board, line) as host:
+            host.write(remote, [chunk], offset_bytes=offset_bytes)
         return True
 
     def tunnel(self, board: str, port: int) -> str:
@@ -139,9 +140,9 @@ class GatewayHosts:
 
     def dial(self, tunnel: str) -> str:
         """Connect a client through a tunnel; return the flow's name, empty if nothing listens."""
-        port = self._find(tunnel, _Tunnel).port
+        through = self._find(tunnel, _Tunnel)
         try:
-            return self._hold(uuid4().hex, _Client(port))
+            return self._hold(uuid4().hex, _Client(through))
         except OSError:
             return ""
 
@@ -174,20 +175,30 @@ class GatewayHosts:
             raise UsageError(f"The gateway does not offer {name}.")
         return load_board(name)
 
-    def _host(self, board: str, line: str) -> Host:
+    @contextlib.contextmanager
+    def _host(self, board: str, line: str) -> Iterator[Host]:
+        """Yield a command's connection, which is in use until the block ends."""
         known = self._board(board)
-        with contextlib.suppress(ConnectError):
-            return self._find(line, _Line).host
-        made = _Line(connect(known, self._progress))
-        self._hold(line, made)
-        return made.host
+        try:
+            held = self._find(line, _Line)
+        except ConnectError:
+            held = _Line(connect(known, self._progress))
+            self._hold(line, held)
+        with self._lock:
+            held.uses += 1
+        try:
+            yield held.host
+        finally:
+            with self._lock:
+                held.uses -= 1
+                held.touch()
 
     def _find(self, name: str, kind: type[_Kind]) -> _Kind:
         with self._lock:
             held = self._held.get(name)
         if not isinstance(held, kind):
             raise ConnectError("The gateway has closed the connection.")
-        held.used_s = time.monotonic()
+        held.touch()
         return held
 
     def _hold(self, name: str, made: _Held) -> str:
@@ -203,7 +214,7 @@ class GatewayHosts:
             time.sleep(_LOOK_EVERY_S)
             before_s = time.monotonic() - _UNUSED_S
             with self._lock:
-                unused = [name for name, held in self._held.items() if held.used_s < before_s]
+                unused = [name for name, held in self._held.items() if held.is_unused(before_s)]
             for name in unused:
                 self.close(name)
 
@@ -212,7 +223,15 @@ class _Held:
     """Something that is open for a command."""
 
     def __init__(self) -> None:
-        self.used_s = time.monotonic()
+        self.uses = 0
+        self.touch()
+
+    def touch(self) -> None:
+        """Note that it is used now."""
+        self._used_s = time.monotonic()
+
+    def is_unused(self, since_s: float) -> bool:
+        return not self.uses and self._used_s < since_s
 
     def close(self) -> None:
         """End it."""
@@ -324,10 +343,16 @@ class _Flow(_Held):
 class _Client(_Flow):
     """A client of a tunnel."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((LOOPBACK, port))
+    def __init__(self, tunnel: _Tunnel) -> None:
+        self._tunnel = tunnel
+        self._socket = socket.create_connection((LOOPBACK, tunnel.port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(self._receive)
+
+    def touch(self) -> None:
+        """An answer may take longer than the tunnel is kept for new clients."""
+        super().touch()
+        self._tunnel.touch()
 
     def feed(self, data: bytes) -> None:
         try:

@@ -51,6 +51,12 @@ QWEN = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
+QWEN_TOKENS = {
+    "image_token_id": MEDIA_TOKEN,
+    "video_token_id": MEDIA_TOKEN + 1,
+    "vision_start_token_id": MEDIA_TOKEN + 2,
+    "vision_end_token_id": MEDIA_TOKEN + 3,
+}
 
 KINDS: dict[str, dict[str, Any]] = {
     "gemma3": {
@@ -120,10 +126,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "tokenizer": "qwen2",
         "words": ["<|vision_start|>", "<|vision_end|>"],
         "settings": {
-            "image_token_id": MEDIA_TOKEN,
-            "video_token_id": MEDIA_TOKEN + 1,
-            "vision_start_token_id": MEDIA_TOKEN + 2,
-            "vision_end_token_id": MEDIA_TOKEN + 3,
+            **QWEN_TOKENS,
             "vision_config": {
                 "depth": 4,
                 "hidden_size": 64,
@@ -140,10 +143,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "tokenizer": "qwen2",
         "words": ["<|vision_start|>", "<|vision_end|>"],
         "settings": {
-            "image_token_id": MEDIA_TOKEN,
-            "video_token_id": MEDIA_TOKEN + 1,
-            "vision_start_token_id": MEDIA_TOKEN + 2,
-            "vision_end_token_id": MEDIA_TOKEN + 3,
+            **QWEN_TOKENS,
             "vision_config": {
                 "depth": 3,
                 "embed_dim": 64,

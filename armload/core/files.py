@@ -193,6 +193,21 @@ def require_utf_8(path: PurePath) -> None:
         raise UsageError(f"{str(path)!a}: this path is not valid UTF-8.", "Rename it.") from error
 
 
+def require_private(path: Path, what: str, remedy: str) -> None:
+    """Check that nobody but its owner can read a file.
+
+    Args:
+        what: it is, such as ``private key``.
+        remedy: what to do if others have read it.
+    """
+    mode = path.stat().st_mode
+    if mode & 0o077:
+        raise UsageError(
+            f"{path}: other users of this machine can read this {what} (mode {mode & 0o777:03o}).",
+            f"Run: chmod 600 {path}. If they may have read it, {remedy}",
+        )
+
+
 def require_file(path: Path, what: str, remedy: str) -> None:
     """Check that a path that a person gave names a file.
 

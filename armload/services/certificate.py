@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from armload.core.errors import UsageError
-from armload.core.files import require_file
+from armload.core.files import require_file, require_private
 from armload.core.values import Value
 from armload.services.version import Listening
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-_OTHERS = 0o077
 _MOST_BYTES = 48 << 10
 _LEAST_RSA_BITS = 2048
 _CURVES = ("secp256r1", "secp384r1")
@@ -204,13 +203,7 @@ def _private_key(path: Path) -> PrivateKeyTypes:
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     text = _content(path, "private key", "--tls-key")
-    mode = path.stat().st_mode
-    if mode & _OTHERS:
-        raise UsageError(
-            f"{path}: other users of this machine can read this private key "
-            f"(mode {mode & 0o777:03o}).",
-            f"Run: chmod 600 {path}. If they may have read it, have a new certificate issued.",
-        )
+    require_private(path, "private key", "have a new certificate issued.")
     try:
         key = serialization.load_pem_private_key(text, None)
     except TypeError as error:

@@ -13,7 +13,7 @@ from armload.boards.boot import boot_facts
 from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.core.errors import UsageError
-from armload.core.files import require_file
+from armload.core.files import require_file, require_private
 from armload.core.progress import Progress
 from armload.deploy.lease import leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
@@ -29,8 +29,6 @@ from armload.services.state import (
 )
 from armload.services.unit import UnitFacts
 from armload.services.version import ServiceLayout, ServiceVersion
-
-_OTHERS = 0o077
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +158,7 @@ def keys_in_file(path: Path) -> tuple[ApiKey, ...]:
         UsageError: there is none, others can read it, or a line is no key.
     """
     require_file(path, "key file", "Correct the path of --key-file.")
-    mode = path.stat().st_mode
-    if mode & _OTHERS:
-        raise UsageError(
-            f"{path}: other users of this machine can read this file of keys "
-            f"(mode {mode & 0o777:03o}).",
-            f"Run: chmod 600 {path}. If they may have read it, use new keys.",
-        )
+    require_private(path, "file of keys", "use new keys.")
     if path.stat().st_size > 1 << 16:
         raise UsageError(f"{path}: too large for a file of keys.", "Correct --key-file.")
     keys: list[ApiKey] = []

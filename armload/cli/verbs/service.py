@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "llm"
 
 _NAME = Option("the service's name", "NAME", "the board's only service", heading="Service")
+_TLS_KEY = Option(
+    "PEM file with the certificate's private key, which only you can read",
+    "FILE",
+    heading="Service",
+    needs="tls_certificate",
+)
 
 
 class OnNamedBoards(OnGateways):
@@ -131,15 +137,7 @@ class InstallOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, Output
             needs="listen",
         ),
     ] = None
-    tls_key: Annotated[
-        Path | None,
-        Option(
-            "PEM file with the certificate's private key, which only you can read",
-            "FILE",
-            heading="Service",
-            needs="tls_certificate",
-        ),
-    ] = None
+    tls_key: Annotated[Path | None, _TLS_KEY] = None
     public: Annotated[
         bool,
         Option(
@@ -465,15 +463,7 @@ class UpdateOptions(ServiceModels, OnNamedBoards, Waiting, EngineSource, OutputO
             heading="Service",
         ),
     ] = None
-    tls_key: Annotated[
-        Path | None,
-        Option(
-            "PEM file with the certificate's private key, which only you can read",
-            "FILE",
-            heading="Service",
-            needs="tls_certificate",
-        ),
-    ] = None
+    tls_key: Annotated[Path | None, _TLS_KEY] = None
     no_tls: Annotated[bool, Option("serve without encryption from now on", heading="Service")] = (
         False
     )

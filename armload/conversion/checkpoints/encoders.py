@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from armload.build.builder import build
-from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint, CheckpointOutline, read_object
-from armload.conversion.checkpoints.environment import Environment, FailedProgramError
-from armload.conversion.checkpoints.program import found_by
+from armload.conversion.checkpoints.environment import Environment
+from armload.conversion.checkpoints.program import Findings, compared_by
 from armload.conversion.checkpoints.projectors import ComparedRows
 from armload.core.bounds import read_bounded
-from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
+from armload.core.errors import DataError
 from armload.core.progress import Progress
-from armload.core.values import Value, load_json
+from armload.core.values import load_json
 from armload.engines.embedding import EMBEDDING_PROGRAM
 
 MODULES = "modules.json"
@@ -27,18 +25,12 @@ _WITH_DENSE = "Gemma3TextModel"
 _NO_ACTIVATION = "Identity"
 
 
-class EmbeddingFindings(Value):
-    """What the script in the converters' environment found.
+class EmbeddingFindings(Findings):
+    """How far embeddings of texts differ; none if they were not compared."""
 
-    Attributes:
-        rows: how far embeddings of texts differ; none if they were not compared.
-        unchecked: why not; empty if they were.
-        engine: why llama.cpp could not compute them; empty if it could.
-    """
+    compares = "embeds"
 
     rows: ComparedRows | None = None
-    unchecked: str = ""
-    engine: str = ""
 
 
 def has_dense(folder: Path) -> bool:
@@ -88,16 +80,11 @@ def compare_embeddings(
     Raises:
         DataError: they are others, or llama.cpp cannot compute them.
     """
-    try:
-        (program,) = build(load_target(HOST), programs=[EMBEDDING_PROGRAM], progress=progress)
-    except (BuildError, MissingToolError, UsageError) as error:
-        return EmbeddingFindings(unchecked=f"{EMBEDDING_PROGRAM} is unavailable: {error.message}")
-    with progress.step(f"Comparing what {checkpoint.name} embeds"):
-        words = (str(file.absolute()), str(program.path))
-        try:
-            found = found_by("check_embeddings.py", words, checkpoint, held, EmbeddingFindings)
-        except FailedProgramError as error:
-            return EmbeddingFindings(unchecked=f"the comparison ended with status {error.status}")
+    found = compared_by(
+        *("check_embeddings.py", [file], EMBEDDING_PROGRAM, checkpoint, held),
+        kind=EmbeddingFindings,
+        progress=progress,
+    )
     if found.engine:
         raise DataError(
             f"{checkpoint.folder}: llama.cpp cannot embed texts with the converted file: "

@@ -7,19 +7,24 @@ import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+from armload.build.builder import build
+from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import (
     ArmloadError,
+    BuildError,
     DataError,
     DiskError,
     LocalMemoryError,
     MissingToolError,
+    UsageError,
 )
 from armload.core.places import data_path
+from armload.core.progress import Progress
 from armload.core.values import Value
 
 _NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
@@ -69,39 +74,61 @@ def run_converter(
         raise _failure(checkpoint, FailedProgramError(error.status, lines)) from error
 
 
-Found = TypeVar("Found", bound=Value)
+class Findings(Value):
+    """What a script in the converters' environment found.
+
+    Attributes:
+        unchecked: why it compared nothing; empty if it did.
+        engine: why llama.cpp could not compute it; empty if it could.
+        compares: what the checkpoint does, for a person.
+    """
+
+    compares: ClassVar[str]
+    unchecked: str = ""
+    engine: str = ""
 
 
-def found_by(
+Found = TypeVar("Found", bound=Findings)
+
+
+def compared_by(
     script: str,
-    words: Sequence[str],
+    files: Sequence[Path],
+    program: str,
     checkpoint: Checkpoint,
     held: Environment,
     kind: type[Found],
+    progress: Progress,
 ) -> Found:
     """Return what a script found that compares a checkpoint with what was made of it.
 
-    Today's transformers reads the checkpoint.
+    Today's transformers reads the checkpoint, and a program of llama.cpp what was made of it.
 
     Args:
         script: one of the converters'.
-        words: that it takes between the checkpoint and its result.
-
-    Raises:
-        FailedProgramError: it ended with another status.
+        files: that were made of it.
     """
+    try:
+        (built,) = build(load_target(HOST), programs=[program], progress=progress)
+    except (BuildError, MissingToolError, UsageError) as error:
+        return kind(unchecked=f"{program} is unavailable: {error.message}")
     path = data_path("toolchains", "converters", script)
     with (
+        progress.step(f"Comparing what {checkpoint.name} {kind.compares}"),
         staged(checkpoint, for_converters=False) as stage,
         tempfile.TemporaryDirectory(prefix="armload-") as name,
     ):
         result = Path(name) / "result.json"
-        held.run(
-            ["-s", str(path), str(stage), *words, str(result)],
-            folder=stage.parent,
-            variables={**OFFLINE, "PYTHONPATH": str(held.comparing)},
-            watch=lambda _: None,
-        )
+        words = (str(each.absolute()) for each in (stage, *files, built.path, result))
+        try:
+            held.run(
+                ["-s", str(path), *words],
+                folder=stage.parent,
+                variables={**OFFLINE, "PYTHONPATH": str(held.comparing)},
+                watch=lambda _: None,
+            )
+        except FailedProgramError as error:
+            return kind(unchecked=f"the comparison ended with status {error.status}")
         return kind.model_validate_json(result.read_bytes())
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.build.builder import build
 from armload.build.programs import SEEING_SCORER
-from armload.build.target import HOST, load_target
 from armload.conversion.checkpoints.checkpoint import CONFIG, Checkpoint, read_object
-from armload.conversion.checkpoints.environment import Environment, FailedProgramError
+from armload.conversion.checkpoints.environment import Environment
 from armload.conversion.checkpoints.forms import GGUF_BITS, gguf_projectors
-from armload.conversion.checkpoints.program import found_by
-from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
+from armload.conversion.checkpoints.program import Findings, compared_by
+from armload.core.errors import DataError
 from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value
 
@@ -63,20 +61,18 @@ class ComparedSound(ComparedMedia):
     seconds: Finite
 
 
-class MediaFindings(Value):
-    """What the script in the converters' environment found.
+class MediaFindings(Findings):
+    """How far embeddings of media and the logits after them differ.
 
     Attributes:
-        image: how far its embeddings differ; none if they were not compared.
+        image: none if its embeddings were not compared.
         sound: as ``image``; a checkpoint either sees or hears.
-        unchecked: why not; empty if they were.
-        engine: why llama.cpp could not compute them; empty if it could.
     """
+
+    compares = "sees or hears"
 
     image: ComparedImage | None = None
     sound: ComparedSound | None = None
-    unchecked: str = ""
-    engine: str = ""
 
 
 def projector_path(path: Path) -> Path:
@@ -124,16 +120,11 @@ def compare_media(
     Raises:
         DataError: they are others, or llama.cpp cannot compute them.
     """
-    try:
-        (scorer,) = build(load_target(HOST), programs=[SEEING_SCORER], progress=progress)
-    except (BuildError, MissingToolError, UsageError) as error:
-        return MediaFindings(unchecked=f"{SEEING_SCORER} is unavailable: {error.message}")
-    with progress.step(f"Comparing what {checkpoint.name} sees or hears"):
-        words = [str(each.absolute()) for each in (file, projector, scorer.path)]
-        try:
-            found = found_by("check_projector.py", words, checkpoint, held, MediaFindings)
-        except FailedProgramError as error:
-            return MediaFindings(unchecked=f"the comparison ended with status {error.status}")
+    found = compared_by(
+        *("check_projector.py", [file, projector], SEEING_SCORER, checkpoint, held),
+        kind=MediaFindings,
+        progress=progress,
+    )
     if found.engine:
         raise DataError(
             f"{checkpoint.folder}: llama.cpp cannot use the converted projector: {found.engine}.",

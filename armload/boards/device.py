@@ -14,7 +14,7 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from armload.boards.bulk import MOST_OUTPUT_BYTES, TRANSFER_SILENCE_S, reporting_chunks, too_much
@@ -163,7 +163,9 @@ class DeviceHost:
             status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
         )
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
+    def stream(
+        self, command: str, *, silence_s: float = 30.0
+    ) -> Generator[OutputChunk, None, None]:
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")

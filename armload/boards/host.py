@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
@@ -97,7 +97,9 @@ class Host(Protocol):
             ConnectError: the connection dropped.
         """
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
+    def stream(
+        self, command: str, *, silence_s: float = 30.0
+    ) -> Generator[OutputChunk, None, None]:
         """Run a shell command and yield its output as it comes, to its end.
 
         Closing the iterator ends the command's connection, not what it left running.

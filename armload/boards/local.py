@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
@@ -81,7 +81,9 @@ class LocalHost:
                 raise SlowCommandError(self._name, timeout_s) from error
         return Completed(status=status, stdout=stdout, stderr=stderr)
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
+    def stream(
+        self, command: str, *, silence_s: float = 30.0
+    ) -> Generator[OutputChunk, None, None]:
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._started(command, b"") as process:
             yield from output_chunks(self._name, *_streams(process), lambda: silence_s, late)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from armload.boards.board import SshAddress
 from armload.boards.bulk import READ_BYTES, TRANSFER_SILENCE_S, output_chunks, whole_output
@@ -123,7 +123,9 @@ class SshCommands:
             )
         return Completed(status=status, stdout=own, stderr=stderr)
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
+    def stream(
+        self, command: str, *, silence_s: float = 30.0
+    ) -> Generator[OutputChunk, None, None]:
         with self._started(command, b"") as channel:
             late = f"{self._name}: no data for {silence_s:g} s."
             yield from output_chunks(

@@ -9,7 +9,7 @@ import contextlib
 import math
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from uuid import uuid4
@@ -178,7 +178,9 @@ class GatewayHost:
         at = end.stdout_bytes
         return Completed(status=end.status, stdout=written[:at], stderr=written[at:])
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
+    def stream(
+        self, command: str, *, silence_s: float = 30.0
+    ) -> Generator[OutputChunk, None, None]:
         with self._flow("stream", as_bytes(command), silence_s) as flow:
             for kind, data in flow.pieces(silence_s):
                 yield ("stderr" if kind == ERR else "stdout"), data

@@ -375,12 +375,9 @@ class _Client(_Flow):
 
 
 def _stream(host: Host, give: _Give, command: bytes, silence_s: float) -> None:
-    output = host.stream(as_text(command), silence_s=silence_s)
-    try:
+    with closing(host.stream(as_text(command), silence_s=silence_s)) as output:
         for name, data in output:
             give(OUT if name == "stdout" else ERR, data)
-    finally:
-        output.close()  # type: ignore[attr-defined]
 
 
 def _read(host: Host, give: _Give, path: bytes) -> None:

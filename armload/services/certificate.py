@@ -18,7 +18,7 @@ from armload.services.version import Listening
 
 if TYPE_CHECKING:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 _MOST_BYTES = 48 << 10
 _LEAST_RSA_BITS = 2048
@@ -226,13 +226,12 @@ def _private_key(path: Path) -> PrivateKeyTypes:
     return key
 
 
-def _public(key: object) -> bytes:
+def _public(key: PublicKeyTypes) -> bytes:
     from cryptography.hazmat.primitives import serialization
 
-    encoded: bytes = key.public_bytes(  # type: ignore[attr-defined] # of whichever kind it is
+    return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return encoded
 
 
 def _check_times(path: Path, certificate: Certificate) -> None:

@@ -117,6 +117,22 @@ class Person:
         check_document(done, *words)
         return done
 
+    def chats(self, said: str, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        """Say one thing to a model, and take its answer as JSON."""
+        done = subprocess.run(
+            [str(BIN / "armload"), "chat", *words, "--json"],
+            cwd=self.folder,
+            env=self.environment,
+            input=said,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
     def benches(self, *words: str, board: str = "mine") -> dict[str, Any]:
         """Run once, with one thread: two under an emulator on busy cores wait for each other."""
         single = ("--repeats", "1", "--threads", "1", "--json")

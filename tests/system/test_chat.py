@@ -21,7 +21,7 @@ pytestmark = pytest.mark.build
 
 MODEL = "word-problems:Q8_0"
 FAST = ("--threads", "1", "--context", "256")
-QUESTION = b"Ann has 3 apples and buys 4 more. How many apples does Ann have?"
+QUESTION = "Ann has 3 apples and buys 4 more. How many apples does Ann have?"
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +33,9 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
 
 
 def asks(
-    person: Person, question: bytes, *words: str, board: str = "here", status: int = 0
+    person: Person, question: str, *words: str, board: str = "here", status: int = 0
 ) -> dict[str, Any]:
-    done = subprocess.run(
-        [str(BIN / "armload"), "chat", "--board", board, *words, "--json"],
-        cwd=person.folder,
-        env=person.environment,
-        input=question,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    assert b"Traceback" not in done.stderr
+    done = person.chats(question, "--board", board, *words, status=status)
     return dict(json.loads(done.stdout))
 
 
@@ -64,7 +54,7 @@ def test_a_service_is_started_for_one_question_and_ended_after_it(ann: Person) -
     assert answer["prompt_tokens"] + answer["generated_tokens"] <= 256
     assert not servers(ann)
 
-    full = asks(ann, b"apples " * 400, "--model", MODEL, *FAST, status=9)
+    full = asks(ann, "apples " * 400, "--model", MODEL, *FAST, status=9)
     assert full["is_full"]
     assert not servers(ann)
 
@@ -86,7 +76,7 @@ def test_ctrl_c_ends_the_answer_and_the_death_of_the_server_is_told(ann: Person)
     command = ("chat", "--board", "here", "--model", MODEL, "--threads", "1")
     with at_a_terminal(ann, *command) as asked:
         prompted(asked)
-        asked.answers(QUESTION + b"\r")
+        asked.answers(QUESTION.encode() + b"\r")
         prompted(asked)
         assert "tokens/s" in asked.said
         assert "context" in asked.said
@@ -116,7 +106,7 @@ def test_ctrl_c_ends_the_answer_and_the_death_of_the_server_is_told(ann: Person)
 
 def test_a_model_without_a_chat_template_continues_the_text(ann: Person) -> None:
     plain = str(shared("stories260K.gguf"))
-    answer = asks(ann, b"Once upon a time", "--model", plain, *FAST, "--n-predict", "20")
+    answer = asks(ann, "Once upon a time", "--model", plain, *FAST, "--n-predict", "20")
     expected = shared("stories260K.expected.txt").read_text().strip()
     assert expected.removeprefix("Once upon a time").startswith(answer["answer"])
 

@@ -7,13 +7,10 @@ prints the rows of its table.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +18,13 @@ import pytest
 import yaml
 from gguf import GGUFReader
 
-from armload.conversion.checkpoints.environment import COMPARING
-from armload.conversion.checkpoints.installing import KIND
-from armload.core.places import cache_folder
 from armload.models.packaged import word_problems_model
 from tests import architectures
 from tests.checkpoints import checkpoint_of
 from tests.packed import pack_experts
 from tests.person import Person
-from tests.tokenizers import write_as_today, write_byte_pairs, write_sentence_pieces
+from tests.small_checkpoints import with_checkpoints
+from tests.tokenizers import write_as_today, write_sentence_pieces
 
 pytestmark = [
     pytest.mark.exhaustive(
@@ -38,6 +33,7 @@ pytestmark = [
             "toolchains/converters",
             "toolchains/sources/llama-cpp.yaml",
             "tests/architectures.yaml",
+            "tests/small_checkpoints.py",
         ]
     ),
     pytest.mark.build,
@@ -46,60 +42,20 @@ SCRIPT = Path(architectures.__file__)
 DESCRIBED: dict[str, Any] = yaml.safe_load(SCRIPT.with_suffix(".yaml").read_text())
 NAMES: list[str] = list(DESCRIBED["architectures"])
 PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
-ADDED = ("<|endoftext|>", "<|user|>", "[gMASK]")
-"""Tokens that converters look for, and that fill the vocabulary."""
-
 ROUNDING = 1e-5
 """Differences up to this are one result: they depend on the machine's instructions."""
 
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
-    return with_checkpoints(tmp_path_factory.mktemp("person"))
+    return written(tmp_path_factory.mktemp("person"))
 
 
-def with_checkpoints(folder: Path) -> Person:
+def written(folder: Path) -> Person:
     """Return a person who has a checkpoint of each architecture."""
-    person = Person(folder)
-    model = word_problems_model("word-problems:Q8_0")
-    checkpoint_of(model, folder / "first")
-    person.types("model.convert", "first", "--yes")  # makes the converters' environment
-    (python,) = (cache_folder() / KIND).glob("*/bin/python")
-    words = [str(python), "-s", "-P", str(SCRIPT), str(folder / "of")]
-    today = os.environ | {"PYTHONPATH": str(python.parents[1] / COMPARING)}
-    subprocess.run(words, check=True, capture_output=True, env=today)
-    fields = {name: field.contents() for name, field in GGUFReader(model).fields.items()}
-    for name in NAMES:
-        write_tokenizer(folder / "of" / name, fields, DESCRIBED["architectures"][name]["tokenizer"])
-    return person
-
-
-def write_tokenizer(
-    folder: Path, fields: dict[str, Any], kind: str, words: Sequence[str] = ()
-) -> None:
-    if kind in {"llama-bpe", "qwen2"}:
-        write_byte_pairs(folder, fields, "qwen2" if kind == "qwen2" else "llama-bpe")
-    else:
-        write_sentence_pieces(folder, fields)
-    write_as_today(folder, fields)
-    path = folder / "tokenizer.json"
-    content = json.loads(path.read_text())
-    first = content["added_tokens"][0]
-    size = len(fields["tokenizer.ggml.tokens"])
-    content["added_tokens"] += [
-        {**first, "id": size + number, "content": text}
-        for number, text in enumerate((*ADDED, *words))
-    ]
-    if kind == "sentence pieces after the first space":  # as Mistral 0.3
-        content["pre_tokenizer"]["prepend_scheme"] = "first"
-    elif kind == "sentence pieces after a space":  # as Llama 2 and Phi-3
-        content["pre_tokenizer"] = None
-        rules = [
-            {"type": "Prepend", "prepend": "\u2581"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
-        ]
-        content["normalizer"] = {"type": "Sequence", "normalizers": rules}
-    path.write_text(json.dumps(content))
+    described = DESCRIBED["architectures"]
+    tokenizers = {name: (described[name]["tokenizer"], ()) for name in NAMES}
+    return with_checkpoints(folder, SCRIPT, tokenizers)
 
 
 REFUSALS = {
@@ -221,6 +177,6 @@ def test_pieces_without_scores_are_found_out(person: Person) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        somebody = with_checkpoints(Path(place))
+        somebody = written(Path(place))
         for each in sys.argv[1:] or NAMES:
             print(row(each, *measured(somebody, each)), flush=True)  # noqa: T201 - what it is for

@@ -7,8 +7,6 @@ prints the rows of its table.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,21 +14,16 @@ from typing import Any
 
 import PIL
 import pytest
-from gguf import GGUFReader
 
 from armload.build.builder import build
 from armload.build.programs import SEEING_SCORER
 from armload.build.target import load_target
 from armload.conversion.checkpoints.checking import TOLERANCES
-from armload.conversion.checkpoints.environment import COMPARING
-from armload.conversion.checkpoints.installing import KIND
-from armload.core.places import cache_folder, data_path
-from armload.models.packaged import word_problems_model
+from armload.core.places import data_path
 from tests import projector_checkpoints
-from tests.checkpoints import checkpoint_of
 from tests.person import Person
 from tests.projector_checkpoints import KINDS
-from tests.system.test_convert_architectures import write_tokenizer
+from tests.small_checkpoints import in_environment, with_checkpoints
 
 pytestmark = [
     pytest.mark.exhaustive(
@@ -40,6 +33,7 @@ pytestmark = [
             "toolchains/native/scorer/media.cpp",
             "toolchains/sources/llama-cpp.yaml",
             "tests/projector_checkpoints.py",
+            "tests/small_checkpoints.py",
         ]
     ),
     pytest.mark.build,
@@ -57,30 +51,13 @@ MOST = 0.01
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
-    return with_checkpoints(tmp_path_factory.mktemp("person"))
+    return written(tmp_path_factory.mktemp("person"))
 
 
-def with_checkpoints(folder: Path) -> Person:
+def written(folder: Path) -> Person:
     """Return a person who has a checkpoint of each kind."""
-    person = Person(folder)
-    model = word_problems_model("word-problems:Q8_0")
-    checkpoint_of(model, folder / "first")
-    person.types("model.convert", "first", "--yes")  # makes the converters' environment
-    in_environment("-P", str(SCRIPT), str(folder / "of"))
-    fields = {name: field.contents() for name, field in GGUFReader(model).fields.items()}
-    for kind, described in KINDS.items():
-        write_tokenizer(folder / "of" / kind, fields, described["tokenizer"], described["words"])
-    return person
-
-
-def in_environment(*words: str, beside: Path = Path("nothing")) -> str:
-    """Run a script in the converters' environment, with today's transformers."""
-    (python,) = (cache_folder() / KIND).glob("*/bin/python")
-    today = os.environ | {"PYTHONPATH": f"{python.parents[1] / COMPARING}{os.pathsep}{beside}"}
-    done = subprocess.run(
-        [str(python), "-s", *words], check=True, stdout=subprocess.PIPE, text=True, env=today
-    )
-    return done.stdout
+    tokenizers = {kind: (each["tokenizer"], each["words"]) for kind, each in KINDS.items()}
+    return with_checkpoints(folder, SCRIPT, tokenizers)
 
 
 def measured(person: Person, kind: str) -> dict[str, Any]:
@@ -193,7 +170,7 @@ def test_a_kind_with_which_llama_cpp_ends_is_refused(person: Person, kind: str) 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        somebody = with_checkpoints(Path(place))
+        somebody = written(Path(place))
         for each in sys.argv[1:] or [kind for kind in KINDS if kind not in ENDS]:
             found = measured(somebody, each)
             apart = [prepared(somebody, each, size) for size in SIZES]

@@ -18,7 +18,6 @@ from armload.fleet.gateway_host import BehindGateways
 from armload.fleet.gateways import Gateways
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.fleet.scheduler import scheduler_address
-from tests.command_line import BIN
 from tests.cron_stand_in import cron
 from tests.labs import Lab
 from tests.services import Echo, echoed, service
@@ -75,18 +74,9 @@ def status_of(lab: Lab, board: str) -> dict[str, Any]:
     return dict(found)
 
 
-def chats(lab: Lab, board: str, *words: str) -> subprocess.CompletedProcess[str]:
-    on = ("--board", board, "--scheduler", lab.address)
-    return subprocess.run(
-        [str(BIN / "armload"), "chat", *on, "--n-predict", "4", "--json", *words],
-        cwd=lab.ann.folder,
-        env=lab.ann.environment,
-        input="Ann has 3",
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def chats(lab: Lab, board: str, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    on = ("--board", board, "--scheduler", lab.address, "--n-predict", "4")
+    return lab.ann.chats("Ann has 3", *on, *words, status=status)
 
 
 def test_boards_of_a_label_get_it_one_after_another_and_the_gateway_the_model_once(
@@ -116,9 +106,7 @@ def test_services_of_all_boards_are_listed(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_person_talks_to_it(lab: Lab) -> None:
-    done = chats(lab, "two")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = json.loads(chats(lab, "two").stdout)
     assert (said["outcome"], bool(said["answer"])) == ("ok", True)
 
 
@@ -199,11 +187,9 @@ def test_a_board_of_another_target_is_refused_before_anything_is_built(lab: Lab)
 def test_stopped_it_is_no_partner_and_none_is_started_and_restarted_it_answers(lab: Lab) -> None:
     stopped = types(lab, "stop", "two")
     assert (stopped["name"], stopped["kind"]) == (NAME, "installed")
-    done = chats(lab, "two")
-    assert done.returncode == 2
+    done = chats(lab, "two", status=2)
     assert "Through gateways, chat starts none." in " ".join(done.stderr.split())
-    started = chats(lab, "two", "--threads", "1")
-    assert started.returncode == 2
+    started = chats(lab, "two", "--threads", "1", status=2)
     assert "starts none" in " ".join(started.stderr.split())
     assert types(lab, "restart", "two")["done"] == "restarted"
     assert status_of(lab, "two")["condition"] == "ready"

@@ -19,7 +19,6 @@ from armload.boards.board import load_board
 from armload.core.progress import Silent
 from armload.services.asking import reached
 from armload.services.reaching import ReachedService, key_of, reached_service
-from tests.command_line import BIN
 from tests.person import Person
 from tests.system.serving import in_place_of
 from tests.waiting import wait_until
@@ -222,17 +221,7 @@ def test_a_load_measures_it_and_says_that_it_was_not_alone(
 
 def test_a_person_talks_to_it(ann: Person, tutor: dict[str, Any]) -> None:
     del tutor
-    done = subprocess.run(
-        [str(BIN / "armload"), "chat", "--board", "mine", "--n-predict", "4", "--json"],
-        cwd=ann.folder,
-        env=ann.environment,
-        input="Once",
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    said = json.loads(done.stdout)
+    said = json.loads(ann.chats("Once", "--board", "mine", "--n-predict", "4").stdout)
     assert said["outcome"] == "ok"
     assert said["answer"]
     assert answers(ann)  # it has not ended with the conversation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,6 @@ import pytest
 
 from armload.boards.boot import InitName
 from armload.boards.host import Host
-from tests.command_line import BIN
 from tests.init_boards import OPENRC, SYSTEMD, SYSV, Distribution, InitBoard
 from tests.person import Person
 from tests.waiting import wait_until
@@ -75,19 +73,8 @@ class Owner:
 
     def is_answered(self) -> bool:
         """Talk to the installed service alone."""
-        words = ("chat", "--board", "far", "--service", NAME, "--n-predict", "4", "--json")
-        done = subprocess.run(
-            [str(BIN / "armload"), *words],
-            cwd=self.person.folder,
-            env=self.person.environment,
-            input="Once",
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        said = json.loads(done.stdout)
+        words = ("--board", "far", "--service", NAME, "--n-predict", "4")
+        said = json.loads(self.person.chats("Once", *words).stdout)
         return bool(said["outcome"] == "ok" and said["answer"])
 
 

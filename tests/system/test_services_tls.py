@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.certificates import Authority, fingerprint
-from tests.command_line import BIN
 from tests.system.households import Household, household
 from tests.system.test_supervise_tls import elsewhere
 from tests.waiting import wait_until
@@ -140,17 +138,8 @@ def test_armload_reaches_it_as_it_reaches_every_service(tls: Tls) -> None:
     assert found["certificate"]["names"] == [HOST]
     assert found["activity"][0]["generated_tokens"] > 0
     person = tls.home.person
-    words = ("--board", "here", "--service", NAME, "--n-predict", "4", "--json")
-    said = subprocess.run(
-        [str(BIN / "armload"), "chat", *words],
-        input="Ann has 3",
-        cwd=person.folder,
-        env=person.environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    words = ("--board", "here", "--service", NAME, "--n-predict", "4")
+    said = person.chats("Ann has 3", *words)
     assert json.loads(said.stdout)["answer"]
     loaded = person.types(
         *("load", "--board", "here", "--service", NAME, "--requests", "2", "--concurrency", "1"),

@@ -19,7 +19,7 @@ from armload.evaluation.similarity import read_pairs
 from armload.models.packaged import word_problems_model
 from tests.encoders import write_bert
 from tests.person import Person
-from tests.system.test_convert_architectures import write_tokenizer
+from tests.small_checkpoints import write_tokenizer
 
 pytestmark = pytest.mark.build
 

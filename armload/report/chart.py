@@ -51,6 +51,10 @@ def channel(column: str, definition: Mapping[str, Any] | None = None) -> Channel
     return {"field": name, "type": _TYPES[kind], **(definition or {})}
 
 
+# Vega labels few of the ticks that it chooses itself: of 0.4 to 8, only 1 to 3.
+_LOG_TICKS = tuple(float(f"{first}e{power}") for power in range(-3, 6) for first in (1, 2, 3, 5))
+
+
 def axis(
     column: str,
     title: str | None,
@@ -73,7 +77,7 @@ def axis(
         zero: whether the scale holds it; a logarithmic one does not.
         nice: whether the scale ends at round numbers; a logarithmic one does not.
         padding: in pixels, around the values.
-        ticks: about so many.
+        ticks: about so many, on a linear scale.
         values: that have a tick; none for round ones.
         form: of the labels.
         grid: as all charts have it, where none is said: for quantities upwards, on linear scales.
@@ -85,7 +89,7 @@ def axis(
     if form == COUNT:
         marks["tickMinStep"] = 1
     if is_log:
-        marks["grid"] = False
+        marks |= {"grid": False, "tickCount": None, "values": values or _LOG_TICKS}
     made = {"title": title, "scale": _set(scale), "axis": _set(marks)}
     return channel(f"{column}:Q", {key: each for key, each in made.items() if each != {}})
 

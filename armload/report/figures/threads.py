@@ -137,7 +137,7 @@ def _clause(best: Cell, cells: Sequence[Cell], phase: RatedPhase) -> str:
     clause = f"Fastest with {_count(best)}{tried}: {words.UNKNOWN}"
     if rate := rate_of(best, phase):
         low, high = words.rate(rate.low), words.rate(rate.high)
-        known = f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
+        known = f"{words.rate(rate.value)} tokens/s (95% CI {low}–{high})"
         clause = f"Fastest with {_count(best)}{tried}: {known}"
     valid = [cell for cell in cells if cell.is_valid]
     alike = as_fast_as(best, valid, phase)

@@ -41,7 +41,8 @@ def latency_figure(loaded: LoadView) -> Figure | None:
     key = lines_key("percentile", percentiles)
     values = [row["value"] for row in rows]
     is_wide = bool(values) and max(values) > LOGARITHMIC_FROM * min(values)
-    y = axis("value", "latency (s)", zero=True, is_log=is_wide, ticks=5)
+    padding = 8 if is_wide else None
+    y = axis("value", "latency (s)", zero=True, padding=padding, is_log=is_wide, ticks=5)
     plot = Plot(rows="latencies", x=_pace_axis(loaded), y=y, key=key)
     marks = plot.points(
         size=60,

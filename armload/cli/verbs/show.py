@@ -201,7 +201,10 @@ def _runs_named(options: ReportOptions) -> list[Run]:
 
     selection, progress = options.selection(), terminal.progress()
     if not options.runs and selection is None:
-        raise UsageError("RUNS is missing.", "Example: armload report latest")
+        raise UsageError(
+            "RUNS is missing, and no filter is given.",
+            "Example: armload report latest, or armload report --board BOARD",
+        )
     named = [folder for word in options.runs for folder in folders_of(word, selection, progress)]
     chosen = named if options.runs else run_folders(selection)
     folders = dict.fromkeys(folder.resolve() for folder in chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, inf
 
 from armload.analysis.speculation import SpeculationResult
 from armload.analysis.stages import StageFigures, stages_of
@@ -69,7 +69,8 @@ class Summary(Value):
     """Figures that are computed from the steps.
 
     Attributes:
-        ttft_s: from the process's start to the end of the prompt's last step, with model loading.
+        ttft_s: from the process's start to the end of the first prompt's last step, with model
+            loading.
         prefill_tps: prompt tokens per second of prompt steps.
         decode_tps: generated tokens per second of generating steps; none without such steps.
             For a watched program these two, and the sums below, are as the program reports them.
@@ -220,8 +221,10 @@ def summarise(
     decode_s = fsum(each.duration_s for each in decode)
     is_generated = texts_at_a_time is None
     began = header if is_generated else None
+    first_ns = decode[0].step.start_ns if decode else inf
+    first = [step for step in prompt if step.end_ns <= first_ns] or prompt[:1]
     return Summary(
-        ttft_s=(prompt[-1].end_ns - began.start_ns) / 1e9 if began and prompt else None,
+        ttft_s=(first[-1].end_ns - began.start_ns) / 1e9 if began and first else None,
         prefill_tps=prompt_tokens / prompt_s if prompt_s > 0 else None,
         decode_tps=decode_tokens / decode_s if decode_s > 0 else None,
         token_s=_token_times(token_times(header, steps)),

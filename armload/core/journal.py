@@ -101,21 +101,22 @@ class JournalKind(Generic[Header, Entry]):
     def is_meant(self, reference: str) -> bool:
         """Return whether a reference that may be to another kind of result is to one of these.
 
-        It is if it is ``latest-WORD``, the folder of one, or the beginning or the end of an id
-        that holds the word.
+        It is if it is ``latest-WORD``, the folder of one, the beginning or the end of an id that
+        holds the word, or the last part of an id, as lists show it.
         """
         if reference == self.latest or is_there(Path(reference) / self.file):
             return True
-        return any(word in reference for word in self.words) and bool(
-            _matching(self.folders(), reference)
-        )
+        found = _matching(self.folders(), reference)
+        if any(word in reference for word in self.words):
+            return bool(found)
+        return any(folder.name.endswith(f"-{reference}") for folder in found)
 
     def find(self, reference: str) -> Path:
         """Return the folder that a person means.
 
         Args:
-            reference: a folder, an id, the beginning or the end of one, ``latest`` or
-                ``latest-WORD``.
+            reference: a folder, an id, the beginning or the end of one, or ``latest`` or
+                ``latest-WORD`` for the latest with an entry, if any has one.
 
         Raises:
             UsageError: none, or more than one, fits.
@@ -133,7 +134,7 @@ class JournalKind(Generic[Header, Entry]):
                 reference=reference,
             )
         if reference in ("latest", self.latest):
-            return folders[-1]
+            return next(filter(self._has_entries, reversed(folders)), folders[-1])
         found = _matching(folders, reference)
         if not found:
             raise NoSuchResultError(
@@ -148,6 +149,9 @@ class JournalKind(Generic[Header, Entry]):
                 "Give more of the id.",
             )
         return found[0]
+
+    def _has_entries(self, folder: Path) -> bool:
+        return any(each.stat().st_size for each in folder.glob(self.entries_file.format("*")))
 
     def read(self, path: Path, model: type[Read]) -> Read:
         """Read a JSON document.

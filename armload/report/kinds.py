@@ -25,6 +25,7 @@ from armload.report.sweep import SweepResult
 from armload.report.table import RunResult
 from armload.report.tuning.result import TuningResult
 from armload.runs import store
+from armload.runs.folders import run_folders
 from armload.serving.loads import LoadFolder
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.record import TuningFolder
@@ -92,8 +93,18 @@ _OTHER = {"compare": " OTHER"}
 
 
 def kind_of(reference: str) -> ResultKind[Any] | None:
-    """Return the kind of result that a reference is to; none where it may be to a run."""
-    return next((kind for kind in KINDS if kind.is_meant(reference)), None)
+    """Return the kind of result that a reference is to; none where it may be to a run.
+
+    Raises:
+        UsageError: it is the last part of a run's id, and of another result's.
+    """
+    kind = next((kind for kind in KINDS if kind.is_meant(reference)), None)
+    if kind and (runs := [each for each in run_folders() if each.name.endswith(f"-{reference}")]):
+        other = kind.journal.kind.find(reference)
+        raise UsageError(
+            f"{reference!r} is ambiguous: {runs[-1].name} or {other.name}.", "Give more of the id."
+        )
+    return kind
 
 
 def recorded(reference: str) -> Result:

@@ -62,7 +62,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "boards" / "half.yaml").write_text("reach: {kind\n")
     for name in ("20261126T080000Z-kitchen-tiny-ab12", "20261125T080000Z-kitchen-tiny-cd34"):
         (folder / "runs" / name).mkdir(parents=True)
-    (folder / "loads" / "20261126T090000Z-load").mkdir(parents=True)
+    (folder / "loads" / "20261126T090000Z-load-kitchen-1a2b").mkdir(parents=True)
     (folder / "my model.gguf").touch()
     (folder / "notes.txt").touch()
     (folder / "plan.yaml").touch()
@@ -166,7 +166,7 @@ def test_programs_are_those_that_help_names() -> None:
             [
                 "20261126T080000Z-kitchen-tiny-ab12",
                 "20261125T080000Z-kitchen-tiny-cd34",
-                "20261126T090000Z-load",
+                "20261126T090000Z-load-kitchen-1a2b",
             ],
         ),
         ("armload bench --reference latest", ["latest"]),

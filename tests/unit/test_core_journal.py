@@ -263,9 +263,9 @@ def test_only_what_names_the_kind_is_taken_for_it_where_others_may_be_meant() ->
     made = begun(1)
     begun(2, word="outing")
     is_meant = ErrandFolder.kind.is_meant
-    meant = ("latest-errand", made.header.id, "errand-town-aaa1", "outing-town-aaa2")
+    meant = ("latest-errand", made.header.id, "errand-town-aaa1", "outing-town-aaa2", "aaa1")
     assert all(map(is_meant, (*meant, str(made.folder))))
-    assert not any(map(is_meant, ("latest", "aaa1", "20260101", "errand-town-bbb", "x" * 5000)))
+    assert not any(map(is_meant, ("latest", "aa1", "20260101", "errand-town-bbb", "x" * 5000)))
 
 
 def test_every_document_is_one_line_or_indented_json() -> None:

@@ -127,6 +127,14 @@ def test_rates_and_quantiles_follow_from_the_steps() -> None:
     assert summary.decode_s == pytest.approx(0.8)
 
 
+def test_the_first_token_follows_the_first_of_several_prompts() -> None:
+    asked = [step(0, phase="prompt", tokens=4), step(1, phase="prompt", tokens=4), step(2)]
+    again = [step(3, phase="prompt", tokens=4), step(4)]
+    alone, both = summarise(trace(), asked), summarise(trace(), asked + again)
+    assert alone.ttft_s == both.ttft_s is not None
+    assert both.prefill_tokens == 12
+
+
 def test_a_median_of_enough_tokens_has_its_interval() -> None:
     times = summarise(trace(), steps_with_prompt([0.1, 0.12] * 10)).token_s
     assert times is not None

@@ -84,7 +84,8 @@ def names(taken: str, typed: str, table: CompletionTable) -> Iterator[Completion
 
 def _results(folders: Mapping[str, Callable[[], Path]], typed: str) -> Iterator[CompletionWord]:
     for latest, folder in folders.items():
-        if _newest(folder(), ""):
+        kind = latest.partition("-")[2]
+        if any(f"-{kind}-" in name or not kind for name in _newest(folder(), "")):
             yield CompletionWord(latest)
     for folder in folders.values():
         yield from map(CompletionWord, _newest(folder(), typed))

@@ -147,4 +147,5 @@ def _garbage(run: Run) -> str:
 
 def _lacks_text(run: Run) -> bool:
     embeds = run.summary.texts is not None
-    return embeds or (run.is_excerpt and not run.text)
+    served = run.plan is None and run.watched is None
+    return embeds or ((run.is_excerpt or served) and not run.text)

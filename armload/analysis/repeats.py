@@ -25,6 +25,7 @@ from armload.analysis.run import Run
 from armload.analysis.statistics import Interval, interval_of_runs
 from armload.analysis.verdict import Verdict
 from armload.core.values import Value, counted
+from armload.deploy.exit_reason import INTERRUPTED
 from armload.engines.job import Workstation
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
@@ -95,6 +96,16 @@ class NotRepeatable(Stop):
         return f"repeating would not help. {self.reason}"
 
 
+class NotFinished(Stop):
+    """The run was interrupted, in the words of its verdict."""
+
+    kind: Literal["not finished"] = "not finished"
+    reason: str
+
+    def fact(self) -> str:
+        return f"the run did not finish. {self.reason}"
+
+
 class NothingTimed(Stop):
     """The run has no output token after the first."""
 
@@ -143,9 +154,10 @@ class OutOfTime(Stop):
     workstation: Workstation | None = None
 
     def fact(self) -> str:
+        least = "at least " if self.within is None else ""
         needed = (
-            f"{counted(self.more_runs, 'more run')} of about {self.run_s:.0f} s would be needed, "
-            f"which exceeds the time limit for repeats ({self.allowed_s:g} s)"
+            f"{least}{counted(self.more_runs, 'more run')} of about {self.run_s:.0f} s would be "
+            f"needed, which exceeds the time limit for repeats ({self.allowed_s:g} s)"
         )
         if self.disturbed == self.runs:  # more runs of this kind would not count either
             all_runs = "The only run was" if self.runs == 1 else f"All {self.runs} runs were"
@@ -214,6 +226,8 @@ def stop(
     if not runs:
         return None
     last = runs[-1]
+    if last.exit.kind in INTERRUPTED:
+        return NotFinished(reason=last.verdict.reasons[0])
     if not counts(last) and not _may_pass(last):
         return NotRepeatable(reason=last.verdict.reasons[0])
     if last.summary.median_s is None:

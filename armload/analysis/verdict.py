@@ -203,9 +203,9 @@ def judge(
     slowed = _doubts_about_speed(job, output, around)
     if ended.status == 0:
         found += doubts_about_output(job, output)
-        if output.result is None:
-            found += doubts_about_few(job, output)
         found += slowed
+        if output.result is None:  # after what made its tokens differ
+            found += doubts_about_few(job, output)
         to_be_cold = job.plan is not None and job.plan.cold and output.header is not None
         if to_be_cold and around.cache in (None, "as found"):
             found.append(NotCold())

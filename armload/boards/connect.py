@@ -109,7 +109,7 @@ def check_not_stopped(board: Board) -> None:
     if was_stopped(machine_folder(board)):
         raise PoweredOffError(
             f"The virtual board {board.name!r} was stopped with board.down.",
-            "Repeat the command to start it again and continue.",
+            "Repeat the command to start it again.",
         )
 
 

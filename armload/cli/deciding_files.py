@@ -28,12 +28,17 @@ def deciding_files(place: Path, progress: Progress) -> Iterator[TrustedFile]:
 
     Args:
         place: a path without links.
-        progress: is told which files cannot be read.
+        progress: is told which files of a workspace cannot be read.
+
+    Raises:
+        ArmloadError: the one file cannot be read.
     """
     for read in _readers(place):
         try:
             found = read()
         except ArmloadError as error:
+            if not place.is_dir():
+                raise
             progress.say(f"skipped: {error}")
         else:
             if found.keys:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from armload.analysis.repeats import (
     DisturbedInARow,
+    NotFinished,
     NothingTimed,
     NotRepeatable,
     OutOfTime,
@@ -232,6 +233,7 @@ def _cleaned(*_: object, agreed: Callable[..., bool], **__: object) -> Cleaned:
 
 STOPS = (
     NotRepeatable(reason="The text ends in a loop."),
+    NotFinished(reason="interrupted: the board restarted during the run"),
     NothingTimed(),
     DisturbedInARow(runs=3, reason="Throttled."),
     OutOfTime(

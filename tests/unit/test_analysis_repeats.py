@@ -13,6 +13,7 @@ import pytest
 
 from armload.analysis.confidence_sequence import interval_of_figures, rank
 from armload.analysis.repeats import (
+    NotFinished,
     OutOfTime,
     Precision,
     PrecisionReached,
@@ -218,16 +219,27 @@ def test_what_a_repeat_would_not_mend_is_not_repeated(cause: FindingName) -> Non
     assert f"It was {cause}." in why
 
 
+def test_an_interrupted_run_is_no_fault_that_a_repeat_would_have() -> None:
+    cut = run(finding="failed")
+    ended = stop(
+        [cut.model_copy(update={"exit": cut.exit.model_copy(update={"kind": "restart"})})],
+        WANTED,
+        added_s=0,
+        a_run_s=3,
+    )
+    assert isinstance(ended, NotFinished)
+
+
 def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told() -> None:
     assert decided(runs([0.1]), a_run_s=12) is None, "five of twelve seconds fit"
     assert decided(runs([0.1]), a_run_s=13) == (
-        "5 more runs of about 13 s would be needed, which exceeds the time limit for repeats "
-        "(60 s). To allow them, use --precision-time 120."
+        "at least 5 more runs of about 13 s would be needed, which exceeds the time limit for "
+        "repeats (60 s). To allow them, use --precision-time 120."
     )
     (hot,) = [run(finding="contended")]
     assert decided([hot], a_run_s=20) == (
-        "6 more runs of about 20 s would be needed, which exceeds the time limit for repeats "
-        "(60 s). The only run was disturbed. It was contended."
+        "at least 6 more runs of about 20 s would be needed, which exceeds the time limit for "
+        "repeats (60 s). The only run was disturbed. It was contended."
     )
     wide = runs([0.08, 0.09, 0.1, 0.11, 0.12, 0.1, 0.1])
     assert decided(wide, added_s=57) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.cli.completion.names import names
 from armload.cli.completion.table import CompletedOption, load_table
-from armload.cli.registry import VERBS, verbs_in
+from armload.cli.verb import VERBS, verbs_in
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.core.near_names import did_you_mean

@@ -12,8 +12,7 @@ from pathlib import Path
 from armload.cli.completion.declared import table_text
 from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped, shown
-from armload.cli.registry import VERB_GROUPS, VERBS
-from armload.cli.verb import Verb
+from armload.cli.verb import VERB_GROUPS, VERBS, Verb
 from armload.core.options import LLAMA_CPP_SPELLINGS, Declared, declared_options
 
 _HEAD = """# Options

@@ -372,6 +372,11 @@ class Declared:
         return get_origin(self.info.annotation) is tuple
 
     @property
+    def is_repeated(self) -> bool:
+        """Tell whether its values are given one by one."""
+        return self.is_list and self.option.several == "repeat" and not self.is_switch
+
+    @property
     def default(self) -> str:
         """What is taken without it, in words; empty where that is nothing."""
         usual = self.option.usual or (

@@ -12,8 +12,7 @@ from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER, SEEING_SCORER
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
-from armload.cli.registry import VERBS
-from armload.cli.verb import Verb
+from armload.cli.verb import VERBS, Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.defaults import DEMO
 from armload.core.options import Declared, declared_options

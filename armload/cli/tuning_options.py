@@ -3,23 +3,156 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from armload.analysis.load.records import read_objectives
-from armload.bench.options import Options
+from pydantic import Field
+
+from armload.bench.options import MODEL, Options
+from armload.cli.load_options import Rate, RequestCount, RequestOptions
+from armload.cli.options import OnBoards, OnGateways, OutputOptions
+from armload.core.defaults import DEMO
 from armload.core.errors import UsageError
-from armload.core.options import MOST
-from armload.engines.plan import TUNED_REQUESTS
-from armload.runs.request import Metering
-from armload.serving.workload import read_lengths
-from armload.tuning.request import PROMPT_TOKENS, TunedLoad, work_of
+from armload.core.options import MOST, Alternatives, Duration, Exclusive, Option
+from armload.core.values import ByteCount
+from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
+from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
 
 if TYPE_CHECKING:
-    from armload.cli.verbs.tune import TuneOptions
+    from armload.tuning.request import TunedLoad
 
 _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
+
+
+class TuneOptions(
+    OnBoards,
+    OnGateways,
+    RequestOptions,
+    Resuming,
+    Metering,
+    Waiting,
+    EngineSource,
+    OutputOptions,
+):
+    """What is optimised, over which settings, within which constraints and limits."""
+
+    heading = "Search"
+    alternatives: ClassVar[Alternatives] = (Exclusive((("prompt",), ("prompt_tokens",))),)
+
+    model: Annotated[str, Option(MODEL, heading="Plan", harmless="in a plan")] = DEMO
+    for_: Annotated[
+        Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"],
+        Option(
+            "what to optimise: decode, prefill, ttft (time to first token), energy (per "
+            "generated token), total-time (of --rate requests per second, as load --arrivals "
+            "seed sends them), or rate (requests answered within --slo)",
+            "GOAL",
+        ),
+    ] = "decode"
+    space: Annotated[
+        Path | None,
+        Option(
+            "a YAML file whose keys are options, such as threads: [2, 4]; each list replaces the "
+            "default one",
+            "FILE",
+            "all that the board, model and engine support",
+        ),
+    ] = None
+    max_time: Annotated[
+        Duration | None,
+        Option(
+            "time limit, such as 30m or 2h, of which up to half is reserved for comparing the "
+            "best configuration with the defaults; interruptions do not count",
+            "DURATION",
+            "until the fastest is clear",
+            heading="Limits",
+        ),
+    ] = None
+    max_trials: Annotated[
+        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Option(
+            "maximum number of trials",
+            "N",
+            "until the fastest is clear",
+            heading="Limits",
+        ),
+    ] = None
+    max_kld: Annotated[
+        Annotated[float, Field(gt=0, le=MOST)] | None,
+        Option(
+            "constraint: maximum mean KL divergence from the defaults",
+            "NATS",
+        ),
+    ] = None
+    kld_prompts: Annotated[
+        Path | None,
+        Option("texts for --max-kld, one per line", "FILE", "output of the defaults"),
+    ] = None
+    min_accuracy: Annotated[
+        str,
+        Option(
+            "constraint: minimum for the lower bound of the accuracy's 95% interval, as SHARE:TASK "
+            "or SHARE:TASK:QUESTIONS, such as 0.5:gsm8k:200",
+            "SHARE:TASK",
+            harmless="anywhere",
+        ),
+    ] = ""
+    task_data: Annotated[
+        str,
+        Option("the questions for --min-accuracy, as for --data of eval", "FILE", "the task's own"),
+    ] = ""
+    max_memory: Annotated[
+        Annotated[ByteCount, Field(gt=0)] | None,
+        Option("constraint: peak resident memory, such as 1.5GB", "SIZE", "the board's"),
+    ] = None
+    prompt: Annotated[
+        PromptText,
+        Option(
+            "for decode and energy, the text to continue",
+            usual=USUAL_PROMPT,
+            heading="Plan",
+            harmless="anywhere",
+        ),
+    ] = ""
+    prompt_tokens: Annotated[
+        str,
+        Option(
+            "length of a prompt of common words, or of synthetic requests as for load",
+            "TOKENS",
+            "512 for prefill, else 128",
+            heading="Plan",
+            harmless="anywhere",
+        ),
+    ] = ""
+    n_predict: Annotated[
+        str,
+        Option(
+            "tokens to generate for decode and energy, or of synthetic answers",
+            "N",
+            "64; 192 for energy; 128 for requests",
+            heading="Plan",
+            harmless="anywhere",
+        ),
+    ] = ""
+    rate: Annotated[
+        Rate | None, Option("requests per second, for total-time", "PER-SECOND", heading="Load")
+    ] = None
+    requests: Annotated[
+        RequestCount | None,
+        Option("maximum number of requests", "N", f"{TUNED_REQUESTS} for rate", heading="Load"),
+    ] = None
+    output: Annotated[
+        str,
+        Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
+    ] = ""
+    as_json: Annotated[
+        bool,
+        Option(
+            "print one JSON document; for several boards, a list", name="json", harmless="anywhere"
+        ),
+    ] = False
 
 
 def check_combination(options: TuneOptions) -> TuneOptions:
@@ -28,6 +161,8 @@ def check_combination(options: TuneOptions) -> TuneOptions:
     Raises:
         UsageError: there is one, or one is missing.
     """
+    from armload.tuning.request import PROMPT_TOKENS
+
     objective = options.for_
     if options.max_kld is None:
         options = options.refuse_without(("kld_prompts",), "--max-kld", "Add --max-kld.")
@@ -88,6 +223,10 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     Raises:
         UsageError: a value makes no sense.
     """
+    from armload.analysis.load.records import read_objectives
+    from armload.serving.workload import read_lengths
+    from armload.tuning.request import TunedLoad
+
     if options.for_ not in SERVED:
         return None
     lengths = options.prompt_tokens or "128"
@@ -112,6 +251,8 @@ def work_typed(options: TuneOptions) -> Options:
     Raises:
         UsageError: a value makes no sense, or a prompt is given twice.
     """
+    from armload.tuning.request import work_of
+
     if options.for_ in SERVED:
         return Options()
     return work_of(

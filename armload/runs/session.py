@@ -17,7 +17,7 @@ from armload.build.builder import build
 from armload.build.programs import SCORER, by_names, project_of_program
 from armload.build.source import Source, choose, pinned_source
 from armload.build.target import load_target
-from armload.buildhost.choose import build_backend
+from armload.buildhost.remote import build_backend
 from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.compatibility import check_vulkan
@@ -27,7 +27,7 @@ from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.spread import Spread
-from armload.runs.ended_services import report_ended_services
+from armload.runs.met_services import report_ended_services
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 

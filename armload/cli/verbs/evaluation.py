@@ -45,8 +45,8 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
     from armload.evaluation.similarity import judge_similarity, read_pairs
-    from armload.fleet.evaluating import evaluate_on_boards
     from armload.fleet.reach import boards_reached
+    from armload.fleet.sharing import evaluate_on_boards
     from armload.report.evaluation.document import harness_view
     from armload.report.evaluation.result import (
         EvaluationResult,

@@ -1,15 +1,38 @@
-"""Services that ended while no command of this machine looked: they are reported once."""
+"""Services that a command meets on a board: those beside a run, and those that have ended."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.core.progress import Progress
+from armload.core.shell import render
 from armload.deploy.board_runs import list_runs
+from armload.deploy.layout import Layout
 from armload.deploy.retry import Retry, with_retries
 from armload.runs.api_keys import forget_key, kept_keys
+
+
+def mention_services(host: Host, layout: Layout, progress: Progress) -> None:
+    """Say which installed services of a board run; once per board and command."""
+    if host.name in _mentioned:
+        return
+    _mentioned.add(host.name)
+    script = render("service/tell.sh.j2", {"services": layout.services})
+    lines = with_retries(lambda: host.run(script)).text.splitlines()
+    for line, after in pairwise(lines):
+        if after != "#alive":
+            continue
+        name = line.removeprefix("#service ")
+        progress.say(
+            f"{host.name}: the installed service {name} is running; it uses memory, and the CPU "
+            f"while it answers. To stop it: armload service.stop --board {host.name} --name {name}"
+        )
+
+
+_mentioned: set[str] = set()
 
 
 def report_ended_services(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -44,6 +45,10 @@ class EvalOptions(
     """Models, a task, and how it is asked."""
 
     heading = "Task"
+    absent: ClassVar[Mapping[str, str]] = {
+        "--prompts": "To choose among a task's prompts, use --prompt NAMES; for --task logits, "
+        "give a file of prompts with --data FILE."
+    }
 
     command: Annotated[
         tuple[str, ...],

@@ -175,6 +175,9 @@ class OptionGroup(Value):
     kept: ClassVar[frozenset[str]] = frozenset()
     """Fields that stay as they are on the board where they are left out."""
 
+    absent: ClassVar[Mapping[str, str]] = {}
+    """What to do instead of options that a person may expect here, as they would type them."""
+
     common: ClassVar[frozenset[str]] = frozenset()
     """Fields of a normal week, which help shows by themselves; empty for all."""
 

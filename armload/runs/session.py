@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import Board, RelayedBoard, VirtualReach, is_group, load_board
+from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.connect import check_not_stopped, connect, is_off
 from armload.boards.failures import PoweredOffError
 from armload.boards.group import Group, load_group, members_of
@@ -239,7 +239,7 @@ def _reached(
 def _reached_still(connection: Connection, found: Probe) -> tuple[Connection, Probe]:
     """Reach a virtual board anew that was restarted while programs were compiled."""
     board = connection.board
-    if not isinstance(board.reach, VirtualReach) or isinstance(board, RelayedBoard):
+    if not isinstance(board.reach, VirtualReach):
         return connection, found
     try:
         with_retries(lambda: connection.host.run("true"))

@@ -35,7 +35,7 @@ from armload.engines.llama_cpp import context_tokens
 from armload.engines.model_program import ModelProgram, peak_memory
 from armload.engines.output import Output
 from armload.engines.plan import Plan
-from armload.engines.rpc_server import Worker
+from armload.engines.rpc_server import GroupWorker
 from armload.engines.spread import Share, Spread
 from armload.engines.trace import read_trace
 from armload.models.distributed_llama import BATCH_TOKENS, DistributedModel
@@ -267,7 +267,7 @@ class DistributedRun(ModelProgram[Plan]):
         )
 
 
-class DistributedWorker(Worker):
+class DistributedWorker(GroupWorker):
     """A node that computes its part of each layer, until it is stopped.
 
     Args:

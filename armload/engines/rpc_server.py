@@ -26,7 +26,7 @@ RPC_SERVER = "ggml-rpc-server"
 """The program; older releases call it ``rpc-server``."""
 
 
-class Worker(Engine):
+class GroupWorker(Engine):
     """A program that computes a part of a model for another board, until it is stopped.
 
     Args:
@@ -77,7 +77,7 @@ class Worker(Engine):
         check_fit(board, self.binary, found)
 
 
-class RpcServer(Worker):
+class RpcServer(GroupWorker):
     """A server that keeps the tensors that it receives on the board's storage."""
 
     name = RPC_SERVER

@@ -18,7 +18,7 @@ from armload.build.programs import SCORER, by_names, project_of_program
 from armload.build.source import Source, choose, pinned_source
 from armload.build.target import load_target
 from armload.buildhost.remote import build_backend
-from armload.core.meanwhile import meanwhile
+from armload.core.children import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.compatibility import check_vulkan
 from armload.deploy.lease import Lease, leased

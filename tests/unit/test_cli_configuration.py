@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from armload.cli import evaluation_options, load_checks, tuning_options
+from armload.cli import evaluation_options, load_checks
 from armload.cli.configuration import add_workspace_default, check_defaults
 from armload.cli.execution import typed_options
 from armload.cli.verb import VERBS
+from armload.cli.verbs import tune
 from armload.core.errors import DataError, UsageError
 from armload.core.options import declared_options
 from tests.command_line import typed
@@ -223,7 +224,7 @@ def test_a_search_ignores_defaults_that_are_not_of_its_objective(
     table: str, words: dict[str, Any], applies: dict[str, Any]
 ) -> None:
     own(f"[tune]\n{table}\n")
-    found = tuning_options.check_combination(read("tune", **words))
+    found = tune.check_combination(read("tune", **words))
     assert {field: getattr(found, field) for field in applies} == applies
 
 

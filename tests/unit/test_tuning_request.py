@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.tuning_options import (
+from armload.cli.verbs.tune import (
     TuneOptions,
     check_combination,
     constraints_of,

@@ -17,6 +17,7 @@ from armload.cli.options import (
     OneBoard,
     OnGateways,
     OutputOptions,
+    json_option,
     models_in,
 )
 from armload.cli.verb import verb
@@ -133,11 +134,9 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     ] = ""
     as_json: Annotated[
         bool,
-        Option(
-            "print one JSON document: the run (of repeats, the median one), the sweep, or the "
-            "sweep on each of several boards",
-            name="json",
-            harmless="anywhere",
+        json_option(
+            ": the run (of repeats, the median one), the sweep, or the sweep on each of several "
+            "boards"
         ),
     ] = False
 
@@ -419,11 +418,8 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
 
     as_json: Annotated[
         bool,
-        Option(
-            "print one JSON document: the ids of the fetched runs, and why others failed; for "
-            "several boards, a list",
-            name="json",
-            harmless="anywhere",
+        json_option(
+            ": the ids of the fetched runs, and why others failed; for several boards, a list"
         ),
     ] = False
 
@@ -473,14 +469,7 @@ class DemoOptions(Waiting, OutputOptions):
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
     ] = DEFAULT_PRECISION_TIME_S
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document: the median run of the repeats",
-            name="json",
-            harmless="anywhere",
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option(": the median run of the repeats")] = False
 
 
 @verb(DemoOptions, keeps=True, results=(runs_folder, sweeps_folder))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from armload.bench.options import MODEL, Options
 from armload.cli.load_options import Rate, RequestCount, RequestOptions
-from armload.cli.options import OnBoards, OnGateways, OutputOptions
+from armload.cli.options import OnBoards, OnGateways, OutputOptions, json_option
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
 from armload.core.errors import UsageError
@@ -153,12 +153,7 @@ class TuneOptions(
         str,
         Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
     ] = ""
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document; for several boards, a list", name="json", harmless="anywhere"
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option("; for several boards, a list")] = False
 
 
 def check_combination(options: TuneOptions) -> TuneOptions:

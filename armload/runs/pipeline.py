@@ -35,12 +35,12 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
+from armload.runs.board_services import mention_services
 from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
 from armload.runs.group_forecast import note_parts
 from armload.runs.interruption import find_left, stoppable
-from armload.runs.met_services import mention_services
 from armload.runs.power import idle_power, power_recorded
 from armload.runs.rpc_servers import RpcServers, rpc_servers
 from armload.runs.session import Connection, Predictor, Session, leased_boards

@@ -27,7 +27,7 @@ from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.spread import Spread
-from armload.runs.met_services import report_ended_services
+from armload.runs.board_services import report_ended_services
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 

@@ -1,14 +1,10 @@
-"""The kinds of recorded results: how one is recognised, listed, shown, drawn and compared."""
+"""The kinds of recorded results: how one is recognised, shown, drawn and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-from pydantic import BaseModel
-from rich.console import RenderableType
 
 from armload.analysis.comparison import Comparison
 from armload.analysis.load.comparison import compare_loads
@@ -16,15 +12,15 @@ from armload.bench.run_names import folders_of
 from armload.bench.sweep import SweepFolder, find_cell
 from armload.core.errors import ArmloadError, NoSuchResultError, UsageError
 from armload.core.journal import Journal
-from armload.core.shell import join, program_name
-from armload.core.values import ValueList, with_article
+from armload.core.shell import join
+from armload.core.values import with_article
 from armload.evaluation.record import EvaluationFolder
 from armload.fleet.bisect import BisectionFolder
 from armload.report.bisected import BisectionResult
 from armload.report.evaluation.result import EvaluationResult
 from armload.report.load.loaded import LoadView
 from armload.report.load.table import LoadResult
-from armload.report.result import Aside, Part, Result
+from armload.report.result import Result
 from armload.report.sweep import SweepResult
 from armload.report.table import RunResult
 from armload.report.tuning.result import TuningResult
@@ -139,50 +135,3 @@ def _what_it_is(reference: str, wanted: str) -> tuple[str, list[str]]:
     folders = folders_of(reference)
     what = "a cell of a sweep" if find_cell(reference) else f"a list of {len(folders)} runs"
     return what, ["report", "compare"]
-
-
-Listed = TypeVar("Listed")
-
-_USUAL_LENGTH = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listing(Result, Generic[Listed]):
-    """The ids of results for a program, and a table of the latest for a person.
-
-    Attributes:
-        folders: of all of them, the oldest first.
-        last: how many of the latest are listed; 0 for all; where none is given, all for a program,
-            and as many as fit a screen for a person.
-        read: returns what a folder holds.
-        table: lays several out.
-        nothing: what is said where there are none.
-        again: the command that lists older ones, but for its ``--last``.
-    """
-
-    folders: Sequence[Path]
-    last: int | None
-    read: Callable[[Path], Listed]
-    table: Callable[[Sequence[Listed]], RenderableType]
-    nothing: str
-    again: str
-
-    def document(self) -> BaseModel:
-        return ValueList[str](tuple(folder.name for folder in self.folders[-(self.last or 0) :]))
-
-    def view(self) -> Iterator[Part]:
-        if not self.folders:
-            yield Aside(text=self.nothing)
-            return
-        length = _USUAL_LENGTH if self.last is None else self.last
-        shown, found = self.folders[-length:], []
-        for folder in shown:
-            try:
-                found.append(self.read(folder))
-            except ArmloadError as error:
-                yield Aside(text=f"skipped: {error}")
-        yield self.table(found)
-        if len(shown) > 1:
-            yield Aside(text=f"Compare two: {program_name()} compare ID ID")
-        if older := len(self.folders) - len(shown):
-            yield Aside(text=f"{older} older: {self.again} --last {len(self.folders)}")

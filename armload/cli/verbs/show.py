@@ -51,7 +51,7 @@ def show(options: ShowOptions) -> Result:
     Example: armload show latest
     """
     from armload.core.shell import program_name
-    from armload.report.kinds import Listing
+    from armload.report.result import Listing
 
     if options.run:
         from armload.report.kinds import recorded

@@ -37,8 +37,8 @@ from streamed_weights import sized
 from typed import armload as run_armload
 
 import armload.runs.session
+from armload.bench.board import run_once
 from armload.bench.fitting import fit
-from armload.bench.single import run_once
 from armload.bench.sweeping import combinations
 from armload.boards.board import Board
 from armload.boards.connect import connect

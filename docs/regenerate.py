@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 _COMMANDS = (
-    ("armload.cli.options_page", "docs/options.md"),
+    ("armload.cli.generated", "docs/options.md"),
     ("armload.report.schema", "docs/schema"),
     ("armload.report.input_schema",),
 )

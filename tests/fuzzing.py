@@ -30,14 +30,14 @@ _MOST_SHOWN = 1500
 
 def all_options() -> dict[str, list[Declared]]:
     """Return what each verb takes."""
-    from armload.cli.registry import VERBS
+    from armload.cli.verb import VERBS
 
     return {name: list(declared_options(verb.options)) for name, verb in VERBS.items()}
 
 
 def numeric_options() -> set[tuple[str, str]]:
     """Return each verb's options whose value is a number."""
-    from armload.cli.registry import VERBS
+    from armload.cli.verb import VERBS
 
     return {
         (verb, each.name)

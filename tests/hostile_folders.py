@@ -17,7 +17,7 @@ from armload.boards.board import Board
 from armload.boards.group import Group
 from armload.build.archive import Archive
 from armload.build.target import Target
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.core.deciding import Decides, deciding, default_decides, models_in
 from armload.core.options import declared_options
 

@@ -102,7 +102,7 @@ def check_not_stopped(board: Board) -> None:
     Raises:
         PoweredOffError: somebody has.
     """
-    if not is_off(board) or isinstance(board, RelayedBoard):
+    if isinstance(board, RelayedBoard) or not is_off(board):
         return
     from armload.boards.virtual.state import machine_folder, was_stopped
 

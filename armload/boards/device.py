@@ -104,6 +104,10 @@ class DeviceHost:
         return self._name
 
     @property
+    def named(self) -> str:
+        return f"--board {self._name}"
+
+    @property
     def launcher(self) -> tuple[str, ...]:
         return ()
 

@@ -79,6 +79,10 @@ class Host(Protocol):
         """The board's name, for messages."""
 
     @property
+    def named(self) -> str:
+        """How a command names the board, with what it is reached through: ``--board NAME``."""
+
+    @property
     def launcher(self) -> tuple[str, ...]:
         """Words that go before a program that was built for the board; mostly none."""
 

@@ -53,6 +53,10 @@ class LocalHost:
         return self._name
 
     @property
+    def named(self) -> str:
+        return f"--board {self._name}"
+
+    @property
     def launcher(self) -> tuple[str, ...]:
         return self._launcher
 

@@ -98,6 +98,10 @@ class SshCommands:
         return self._name
 
     @property
+    def named(self) -> str:
+        return f"--board {self._name}"
+
+    @property
     def launcher(self) -> tuple[str, ...]:
         return ()
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 EngineProject = Literal["llama.cpp", "distributed-llama", "s2n-tls"]
 """Whose programs or libraries a source has; each is compiled by a CMake project of ours."""
-LIBRARIES: tuple[EngineProject, ...] = ("s2n-tls",)
-"""Those of them that have no engine."""
 
 
 class Archive(Value):

@@ -105,7 +105,6 @@ def build_kinds() -> tuple[CacheKind, ...]:
             name="helpers",
             what="armload's own small programs for boards",
             again="a minute of compiling",
-            read=lambda: items_of("helpers"),
         ),
     )
 

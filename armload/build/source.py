@@ -9,11 +9,12 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from armload.build.archive import LIBRARIES, Archive, EngineProject
+from armload.build.archive import Archive, EngineProject
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
 from armload.build.git import git
 from armload.build.repository import Address, address_of, commit_of, shown
+from armload.core.defaults import LIBRARIES
 from armload.core.errors import UsageError
 from armload.core.files import require_utf_8
 from armload.core.near_names import nearest_first

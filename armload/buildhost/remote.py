@@ -1,4 +1,4 @@
-"""An ARM server, or any machine with a compiler and CMake, as the place where the compiler runs."""
+"""Where a build runs: here, or on an ARM server or any machine with a compiler and CMake."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import hashlib
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
-from armload.boards.board import Board
+from armload.boards.board import Board, load_board
+from armload.boards.connect import connect
 from armload.boards.host import Host
 from armload.build.archive import EngineProject
 from armload.build.backend import (
+    BuildBackend,
     BuildRequest,
     definitions,
     environment,
@@ -21,7 +24,13 @@ from armload.build.backend import (
     own_files,
 )
 from armload.build.compiler import Compiler, compiler_name
-from armload.build.local_backend import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
+from armload.build.local_backend import (
+    FULL_DISK_BYTES,
+    LOG_LINES_SHOWN,
+    LocalBackend,
+    failure,
+    read_status,
+)
 from armload.build.source import BUILT_PARTS
 from armload.build.system_compiler import (
     Machine,
@@ -32,6 +41,7 @@ from armload.build.system_compiler import (
     words_for,
 )
 from armload.build.target import Target
+from armload.build.vulkan import vulkan_tools
 from armload.core.errors import (
     ArmloadError,
     BoardError,
@@ -365,3 +375,39 @@ class RemoteBackend:
                     f"{self.name}: {remote} was damaged in transit.", "Repeat the command."
                 )
         return local
+
+
+@contextmanager
+def build_backend(
+    *,
+    on: str,
+    compiler: str,
+    progress: Progress,
+    jobs: int | None = None,
+    nice: int | None = None,
+    vulkan: bool = False,
+) -> Iterator[BuildBackend]:
+    """Yield what compiles.
+
+    Args:
+        on: a board; empty for this machine.
+        compiler: its kind; empty for that machine's usual one.
+        jobs: compilers at a time; none for as many as usual there.
+        nice: how much they step back for other programs; none for as much as usual there.
+        vulkan: to make programs for GPUs.
+    """
+    if vulkan and on:
+        raise UsageError(
+            f"--on {on} cannot build for GPUs: shaders are compiled on this machine.",
+            "Remove --on.",
+        )
+    if vulkan:
+        progress.say("Programs for GPUs are untested on hardware so far; a run that works helps.")
+    if not on:
+        tools = vulkan_tools(progress) if vulkan else None
+        yield LocalBackend(compiler or "zig", jobs=jobs, nice=nice or 0, vulkan=tools)
+        return
+    board = load_board(on)
+    kind = kind_there(board, compiler)
+    with closing(connect(board, progress)) as host:
+        yield RemoteBackend(host, board, compiler=kind, jobs=jobs, nice=nice)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from armload.cli.configuration import Word
 from armload.cli.mistakes import mistake, unexpected_word, unknown_option
-from armload.cli.registry import HELP_ALL
-from armload.cli.verb import Verb, repeats
+from armload.cli.verb import HELP_ALL, Verb
 from armload.core.options import Declared, declared_options
 
 HELP = ("--help", "-h")
@@ -169,7 +168,7 @@ class _Reader:
         return not is_text and (word in self._spelled or word.startswith("--"))
 
     def _give(self, typed: str, option: Declared, value: str) -> None:
-        if option.field in self._words and not repeats(option):
+        if option.field in self._words and not option.is_repeated:
             full = f"--{option.name}"
             also = "" if typed == full else f" ({full})"
             hint = ""
@@ -181,7 +180,7 @@ class _Reader:
 
     def _set(self, option: Declared, value: str) -> None:
         former = self._words.get(option.field)
-        if repeats(option):
+        if option.is_repeated:
             self._words[option.field] = [*(former if isinstance(former, list) else ()), value]
         else:
             self._words[option.field] = value
@@ -194,7 +193,7 @@ class _Reader:
             is_behind: it follows ``--``.
         """
         for each in self._declared:
-            is_open = each.field not in self._words or repeats(each)
+            is_open = each.field not in self._words or each.is_repeated
             fits = each.option.is_argument and (is_behind or not each.option.is_behind)
             if fits and is_open:
                 self._set(each, word)

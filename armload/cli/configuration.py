@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.core.deciding import default_decides
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import unreadable, write_whole

@@ -9,7 +9,7 @@ from inspect import getdoc
 from typing import TYPE_CHECKING
 
 from armload.cli.completion.table import load_table
-from armload.cli.registry import GROUPS, HELP_ALL, VERB_GROUPS, VERBS, WEEK, verbs_in
+from armload.cli.verb import GROUPS, HELP_ALL, VERB_GROUPS, VERBS, WEEK, verbs_in
 
 if TYPE_CHECKING:
     from armload.cli.verb import Verb

@@ -8,8 +8,8 @@ from invoke.collection import Collection
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.registry import VERBS
-from armload.cli.verb import Verb, repeats
+from armload.cli.execution import run_verb
+from armload.cli.verb import VERBS, Verb
 from armload.core.options import declared_options
 
 
@@ -27,7 +27,7 @@ class _Task(Task[Any]):
         """Return what the verb takes, all with defaults: the verb itself says what is missing."""
         del ignore_unknown_help
         kinds = [
-            bool if each.is_switch else list if repeats(each) else str
+            bool if each.is_switch else list if each.is_repeated else str
             for each in self._options.values()
         ]
         return [
@@ -49,9 +49,8 @@ class _Task(Task[Any]):
         """
         del args
         self.times_called += 1
-        return self._verb(
-            **{each.field: kwargs[name.replace("-", "_")] for name, each in self._options.items()}
-        )
+        words = {each.field: kwargs[name.replace("-", "_")] for name, each in self._options.items()}
+        run_verb(self._verb, words)
 
 
 def tasks() -> Collection:

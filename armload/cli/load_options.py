@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -179,6 +179,10 @@ class LoadOptions(
     """A service, and the load on it."""
 
     heading = "Load"
+    absent: ClassVar[Mapping[str, str]] = {
+        "--scheduler": "load connects to boards itself, because latencies would include the "
+        "scheduler's: type it on the board's gateway."
+    }
     alternatives: ClassVar[Alternatives] = (
         Exclusive((("rate",), ("concurrency",), ("stages",), ("replay",), ("find_rate",))),
         Exclusive((("images",), ("data",)), "Remove one."),

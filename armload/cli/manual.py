@@ -14,8 +14,7 @@ from pathlib import Path
 
 from armload import __version__
 from armload.cli.help import ABOUT, EXIT_STATUSES, grouped, shown
-from armload.cli.registry import VERB_GROUPS, VERBS
-from armload.cli.verb import Verb
+from armload.cli.verb import VERB_GROUPS, VERBS, Verb
 from armload.core.options import declared_options
 
 _EXAMPLE = "Example: "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.cli.completion.names import names
 from armload.cli.completion.table import CompletedOption, load_table
-from armload.cli.registry import VERBS, verbs_in
+from armload.cli.verb import VERBS, verbs_in
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.core.near_names import did_you_mean
@@ -70,19 +70,16 @@ def unknown_page(words: Sequence[str]) -> UsageError:
 
 def unknown_option(wrong: str, verb: str, options: Collection[str]) -> UsageError:
     """Say that a verb with these options has no such option."""
-    if wrong == "--prompts" and verb == "eval":
-        hint = (
-            "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
-            "of prompts with --data FILE. "
-        )
+    absent = VERBS[verb].options.absent if verb in VERBS else {}
+    if wrong in absent:
+        hint = f"{absent[wrong]} "
     elif wrong in LLAMA_CPP_SPELLINGS["context"] and "--slots" in options:
         hint = (
             "llama-server divides its --ctx-size among its slots; --context is the size of each "
             "slot. "
         )
     elif wrong == "--scheduler" and "--board" in options:
-        why = ", because latencies would include the scheduler's" if verb == "load" else ""
-        hint = f"{verb} connects to boards itself{why}: type it on the board's gateway. "
+        hint = f"{verb} connects to boards itself: type it on the board's gateway. "
     elif wrong == "--engine":
         from armload.engines.registry import ENGINES
 

@@ -140,14 +140,21 @@ class OneModel(OptionGroup):
     type: Annotated[FileType | None, QUANTISED] = None
 
 
+def json_option(of_what: str = "") -> Option:
+    """Return the option of a verb that prints JSON.
+
+    Args:
+        of_what: what the document is, as its help goes on.
+    """
+    return Option(f"print one JSON document{of_what}", name="json", harmless="anywhere")
+
+
 class OutputOptions(OptionGroup):
     """What a verb prints."""
 
     heading = "Output"
 
-    as_json: Annotated[
-        bool, Option("print one JSON document", name="json", harmless="anywhere")
-    ] = False
+    as_json: Annotated[bool, json_option()] = False
 
 
 def models_in(request: Request, names: Sequence[str], file_types: Sequence[str]) -> tuple[str, ...]:

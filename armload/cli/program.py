@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from armload import __version__
-from armload.cli.registry import ALL_VERBS, VERBS, verbs_in
 from armload.cli.streams import discard_output, promise_document
+from armload.cli.verb import ALL_VERBS, VERBS, verbs_in
 
 _HELP = {"--help", "-h"}
 
@@ -84,6 +84,7 @@ def _run_verb(name: str, *words: str) -> None:
 
         raise unknown_verb([name, *words])
     from armload.cli.command_line import read_options
+    from armload.cli.execution import run_verb
 
     verb = VERBS[name]
     line = read_options(verb, words)
@@ -95,7 +96,7 @@ def _run_verb(name: str, *words: str) -> None:
 
         say(note)
     with _interrupted_by(signal.SIGINT, *(_ENDING if verb.takes_back else ())):
-        verb(**line.words)
+        run_verb(verb, line.words)
 
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

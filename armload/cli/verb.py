@@ -1,44 +1,23 @@
-"""A verb: its options, and how it ends."""
+"""Verbs: what each declares, and all of them by what a person does with them.
+
+The module of each is imported when the verb is looked up.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
-from inspect import getdoc
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from armload.cli.configuration import (
-    Default,
-    Word,
-    defaults_of,
-    files_named,
-    require_trust_in,
-    typed_with_defaults,
-)
-from armload.cli.error_output import failed, internal_error, show_error, system_error
-from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
-from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
-from armload.core.files import require_writable
-from armload.core.options import Declared, OptionGroup, declared_options
-from armload.core.shell import join
-from armload.core.trust import UntrustedFileError, trust
-from armload.core.workspace import foreign_workspace, owner_of
-
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from armload.core.options import OptionGroup
     from armload.report.result import Result
 
     Results = Result | Generator[Result, None, None] | None
 
-_INTERRUPTED = "Interrupted."
-_KEPT = (
-    "Nothing that was built, downloaded, copied or measured is lost: the same command skips what "
-    "is finished, and starts a stopped run again."
-)
-
-Options = TypeVar("Options", bound=OptionGroup)
-Done = TypeVar("Done")
+Options = TypeVar("Options", bound="OptionGroup")
 
 
 class Verb:
@@ -82,129 +61,18 @@ class Verb:
     @property
     def about(self) -> str:
         """The first line of its help."""
-        return (getdoc(self) or "").partition("\n")[0]
+        return (self.__doc__ or "").partition("\n")[0]
 
     def usage(self) -> list[str]:
         """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""
+        from armload.core.options import declared_options
+
         arguments = [each for each in declared_options(self.options) if each.option.is_argument]
         words = [each.shown + ("..." if each.is_list else "") for each in arguments]
         return [
             word if each.info.is_required() else f"[{word}]"
             for each, word in zip(arguments, words, strict=True)
         ]
-
-    def __call__(self, /, **words: Word) -> None:
-        """Run the verb with what was typed, by the names of fields.
-
-        Raises:
-            SystemExit: the verb failed; with its exit status. The error was shown.
-        """
-        promise_document(wanted=bool(words.get("as_json")))
-        try:
-            _mention_foreign_workspace()
-            options = self._with_trust(lambda: self._read(words))
-            for folder in self.results:
-                require_writable(folder())
-            with files_named(self.name, options.usual):
-                self._with_trust(lambda: with_password(lambda: self._carry_out(options)))
-            sys.stdout.flush()
-        except ArmloadError as error:
-            raise failed(error) from error
-        except KeyboardInterrupt:
-            said = f"{_INTERRUPTED} {_KEPT}" if self.keeps else _INTERRUPTED
-            raise failed(InterruptionError(said)) from None
-        except OSError as error:
-            if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
-                discard_output()  # the reader has seen enough
-                raise SystemExit(0) from None
-            raise failed(system_error(error)) from error
-        except Exception as error:
-            raise failed(internal_error(error)) from error
-
-    def _carry_out(self, options: OptionGroup) -> None:
-        results: Results = self.body(options)
-        if results is None:
-            return
-        from armload.cli.present import present
-
-        as_json = getattr(options, "as_json", False)
-        if isinstance(results, Generator):
-            with closing(results):
-                for result in results:
-                    present(result, as_json=as_json)
-        else:
-            present(results, as_json=as_json)
-
-    def _with_trust(self, work: Callable[[], Done]) -> Done:
-        """Do work that reads a person's files; again where they agree to what one of them decides.
-
-        Raises:
-            UntrustedFileError: they do not, or cannot be asked.
-        """
-        while True:
-            try:
-                return work()
-            except UntrustedFileError as error:
-                if not (self.asks and sys.stdin.isatty()):
-                    raise
-                from armload.cli.deciding_files import is_agreed
-
-                if not is_agreed([error.asked]):
-                    raise
-                trust(error.asked)
-
-    def _read(self, words: Mapping[str, Word]) -> OptionGroup:
-        """Return the options that were typed.
-
-        Raises:
-            UsageError: one is missing or not allowed, or no record could hold it.
-        """
-        declared = list(declared_options(self.options))
-        given = {each.field: words.get(each.field) for each in declared}
-        for each in declared:
-            word = given[each.field]
-            for text in word if isinstance(word, list) else [word]:
-                # Options are kept with the results of many verbs.
-                if each.option.is_argument or not isinstance(text, str):
-                    continue
-                if text != text.encode(errors="ignore").decode():
-                    raise UsageError(
-                        f"{each.shown} {text!a}: this is not valid UTF-8.",
-                        "If it is the name of a file, rename the file.",
-                    )
-        defaults = defaults_of(self.name) if self.has_defaults else {}
-        if defaults:
-            plan = _planned(given.get("plan") or defaults.get("plan"))
-            keys = {each.name.replace("-", "_"): each.field for each in declared}
-            before = {keys[key]: value for key, value in plan.items() if key in keys}
-            before |= {field: word for field, word in given.items() if word}
-            words = {field: each.word for field, each in defaults.items()}
-            gone = before.keys() | self.options.excluded(before, words)
-            defaults = {field: each for field, each in defaults.items() if field not in gone}
-            require_trust_in(each for each in defaults.values() if each.word)
-        given |= {field: each.word for field, each in defaults.items()}
-        missing = [
-            each.shown for each in declared if each.info.is_required() and not given[each.field]
-        ]
-        if missing:
-            example = (self.__doc__ or "").partition("Example: ")[2].partition("\n")[0]
-            raise UsageError(
-                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
-                f"Example: {example}",
-            )
-        words = {field: word for field, word in given.items() if word}
-        return typed_with_defaults(self.options, words, defaults)
-
-
-def _mention_foreign_workspace() -> None:
-    if (folder := foreign_workspace()) is None:
-        return
-    from armload.cli import terminal
-
-    terminal.say(
-        f"Ignoring the workspace {folder}, which belongs to {owner_of(folder)}. To use it: "
-        f"{join(['armload', 'trust', folder])}"
-    )
 
 
 def verb(
@@ -230,51 +98,115 @@ def verb(
     )
 
 
-def _planned(plan: Word | Default | None) -> dict[str, Any]:
-    """Return what a plan file says, which comes before a person's defaults."""
-    path = plan.word if isinstance(plan, Default) else plan
-    if not isinstance(path, str):
-        return {}
-    from armload.core.yamlfile import read_content
+VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Get started": {"demo": "bench:demo", "init": "init:init"},
+    "Boards": {
+        "board.list": "board:list_boards",
+        "board.hardware": "board:hardware",
+        "board.add": "board:add",
+        "board.probe": "board:probe",
+        "board.trust": "board:trust",
+        "board.up": "board:up",
+        "board.down": "board:down",
+        "board.release": "board:release",
+        "board.clean": "board:clean",
+    },
+    "Build and deploy": {
+        "build": "build:build",
+        "inspect": "build:inspect",
+        "deploy": "deploy:deploy",
+        "shell": "shell:shell",
+    },
+    "Models": {
+        "fit": "fit:fit",
+        "model.inspect": "model:inspect",
+        "model.synth": "model:synth",
+        "model.quantize": "quantize:quantize",
+        "model.convert": "model:convert",
+    },
+    "Measure": {
+        "bench": "bench:bench",
+        "watch": "watch:watch",
+        "pull": "bench:pull",
+        "tune": "tune:tune",
+        "bisect": "bisect:bisect",
+        "eval": "evaluation:evaluate",
+        "tradeoff": "evaluation:tradeoff",
+    },
+    "Services": {
+        "serve": "serve:serve",
+        "service.install": "service:install",
+        "service.list": "service:list_services",
+        "service.status": "service:status",
+        "service.logs": "service:logs",
+        "service.stop": "service:stop",
+        "service.restart": "service:restart",
+        "service.update": "service:update",
+        "service.rollback": "service:rollback",
+        "service.remove": "service:remove",
+        "service.keys": "service:keys",
+        "chat": "chat:chat",
+        "load": "load:load",
+    },
+    "Results": {
+        "show": "show:show",
+        "report": "show:report",
+        "compare": "compare:compare",
+        "export": "exchange:export",
+        "import": "exchange:import_results",
+    },
+    "Administration": {
+        "config": "config:config",
+        "trust": "trust:trust",
+        "completion": "completion:completion",
+        "clean": "clean:clean",
+        "worker": "worker:worker",
+    },
+}
+"""The module and the function of each verb, by its name and heading, as help lists them."""
 
-    try:
-        return read_content(Path(path).expanduser())
-    except (ArmloadError, RuntimeError):  # whoever reads it then says so
-        return {}
+ALL_VERBS = "all"
+"""What follows ``help`` for the page of all verbs, and ``help VERB`` for that of all options."""
+
+HELP_ALL = f"--help-{ALL_VERBS}"
+
+WEEK = (
+    *("demo", "init", "build", "deploy", "bench", "chat", "service", "fit", "compare"),
+    "show",
+)
+"""What the first page of help shows; a group stands for its verbs, and is left out without any."""
+
+GROUPS: Mapping[str, str] = {
+    "service": "Models that stay on boards as services: install, update, watch.",
+}
+"""What the verbs of a group do, where the first page shows the group."""
 
 
-def repeats(option: Declared) -> bool:
-    """Say whether an option's values are given one by one."""
-    return option.is_list and option.option.several == "repeat" and not option.is_switch
+class _Verbs(Mapping[str, "Verb"]):
+    def __init__(self) -> None:
+        self._places = {
+            name: place for each in VERB_GROUPS.values() for name, place in each.items()
+        }
+
+    def __getitem__(self, name: str) -> Verb:
+        module, _, function = self._places[name].partition(":")
+        found: Verb = getattr(import_module(f"armload.cli.verbs.{module}"), function)
+        found.name = name  # with that of its group
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
-def with_password(work: Callable[[], Done]) -> Done:
-    """Do work that logs in to boards; again where one of them needs a password that is given now.
-
-    Raises:
-        ConnectError: as the work does, where a password is no help or not given.
-    """
-    while True:
-        try:
-            return work()
-        except ConnectError as error:
-            if not _password_is_given(error):
-                raise
+VERBS: Mapping[str, Verb] = _Verbs()
 
 
-def _password_is_given(error: ConnectError) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    from armload.boards.failures import LoginRefusedError
-    from armload.boards.ssh_route import use_password
-
-    if not isinstance(error, LoginRefusedError) or not error.password_would_do:
-        return False
-    from armload.cli import terminal
-
-    show_error(error.message)
-    try:
-        use_password(terminal.ask_password())
-    except EOFError:
-        return False
-    return True
+def verbs_in(group: str) -> list[str]:
+    """Return the verbs of a group, such as ``board.list`` of ``board``."""
+    return [name for name in VERBS if name.startswith(f"{group}.")]

@@ -68,17 +68,17 @@ class CacheKind:
         name: of the folder.
         what: they are.
         again: what it takes to have them again.
-        read: returns what there is, which takes a while.
+        read: returns what there is, which takes a while; none for each entry of the folder.
     """
 
     name: str
     what: str
     again: str
-    read: Callable[[], Iterable[CacheItem]]
+    read: Callable[[], Iterable[CacheItem]] | None = None
 
     @cached_property
     def items(self) -> tuple[CacheItem, ...]:
-        return tuple(self.read())
+        return tuple(self.read() if self.read else items_of(self.name))
 
     @property
     def size_bytes(self) -> int:

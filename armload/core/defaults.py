@@ -1,4 +1,4 @@
-"""What verbs take where nothing is named; apart from what they are, so that help starts fast."""
+"""Names that verbs take or leave out; apart from what they are, so that help starts fast."""
 
 from __future__ import annotations
 
@@ -7,3 +7,6 @@ VIRTUAL = "virtual"
 
 DEMO = "demo"
 """The name of the model: a real one."""
+
+LIBRARIES = ("s2n-tls",)
+"""Source files that are of no engine."""

@@ -175,6 +175,9 @@ class OptionGroup(Value):
     kept: ClassVar[frozenset[str]] = frozenset()
     """Fields that stay as they are on the board where they are left out."""
 
+    absent: ClassVar[Mapping[str, str]] = {}
+    """What to do instead of options that a person may expect here, as they would type them."""
+
     common: ClassVar[frozenset[str]] = frozenset()
     """Fields of a normal week, which help shows by themselves; empty for all."""
 
@@ -370,6 +373,11 @@ class Declared:
     @property
     def is_list(self) -> bool:
         return get_origin(self.info.annotation) is tuple
+
+    @property
+    def is_repeated(self) -> bool:
+        """Tell whether its values are given one by one."""
+        return self.is_list and self.option.several == "repeat" and not self.is_switch
 
     @property
     def default(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from armload.core.bounds import read_bounded
-from armload.core.cache import CacheKind, items_of
+from armload.core.cache import CacheKind
 from armload.core.errors import DataError
 from armload.core.files import require_file, write_whole
 from armload.core.places import cache_folder
@@ -124,7 +124,6 @@ def picture_files() -> CacheKind:
         name=_FOLDER,
         what="images as models get them, made of other forms",
         again="a second",
-        read=lambda: items_of(_FOLDER),
     )
 
 

@@ -8,22 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from armload.boards.board import Board
 from armload.boards.framing import reason
 from armload.boards.host import Host
-from armload.boards.probe import Probe
 from armload.build.binary import Binary
 from armload.build.programs import DLLAMA, SCORER
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError, UsageError
 from armload.core.files import content
 from armload.core.ids import fingerprint_of
-from armload.core.progress import Progress
 from armload.core.shell import join, quote
 from armload.core.values import Value, format_bytes
-from armload.deploy.compatibility import check_fit
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import settings_of
@@ -35,11 +30,12 @@ from armload.engines.engine import (
     Settings,
     WorkerPlan,
 )
-from armload.engines.job import Job, ModelRecord, RunSpec
+from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import context_tokens
-from armload.engines.model_program import ModelProgram, binary_record, peak_memory
+from armload.engines.model_program import ModelProgram, peak_memory
 from armload.engines.output import Output
-from armload.engines.plan import LONGEST_RUN_S, Plan
+from armload.engines.plan import Plan
+from armload.engines.rpc_server import GroupWorker
 from armload.engines.spread import Share, Spread
 from armload.engines.trace import read_trace
 from armload.models.distributed_llama import BATCH_TOKENS, DistributedModel
@@ -271,7 +267,7 @@ class DistributedRun(ModelProgram[Plan]):
         )
 
 
-class DistributedWorker(Engine):
+class DistributedWorker(GroupWorker):
     """A node that computes its part of each layer, until it is stopped.
 
     Args:
@@ -285,49 +281,9 @@ class DistributedWorker(Engine):
     def __init__(
         self, plan: WorkerPlan, binary: Binary, key: str, extra: tuple[str, ...] = ()
     ) -> None:
-        self.plan = plan
-        self.binary = binary
+        super().__init__(plan, binary)
         self._key = key
         self._extra = extra
-
-    @property
-    def fingerprint(self) -> str:
-        """A checksum over plan and program."""
-        return fingerprint_of((self.plan.model_dump_json(), self.binary.sha256))
-
-    @property
-    def subject(self) -> RunSpec:
-        """The plan and the program; it gets to know no model's name."""
-        return RunSpec(
-            arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self.binary),
-            model=ModelRecord(name="", sha256="", size_bytes=None),
-        )
-
-    @property
-    def payload(self) -> tuple[Payload, ...]:
-        binary = self.binary
-        return (Payload.of_file(binary.path, sha256=binary.sha256, executable=True),)
-
-    @property
-    def time_limit_s(self) -> float:
-        """As long as a shell can count: it is stopped."""
-        return LONGEST_RUN_S
-
-    @property
-    def settings(self) -> Settings:
-        """On the fast cores of a board with two kinds."""
-        return Settings(threads=self.plan.threads, prefers_fast=True)
-
-    def service_options(self, layout: Layout) -> ServiceOptions:
-        """End it when its heartbeat stops."""
-        del layout
-        return ServiceOptions(keeps_board=False, samples=True)
-
-    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
-        """Refuse a board whose CPU lacks what the program uses."""
-        del host, progress
-        check_fit(board, self.binary, found)
 
     def place_secret(self, host: Host, layout: Layout) -> None:
         """Put the key where the board's other users cannot read it."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from armload.build.binary import Binary
-from armload.core.cache import CacheKind, items_of
+from armload.core.cache import CacheKind
 from armload.core.errors import UsageError
 from armload.core.files import content, write_whole
 from armload.core.ids import fingerprint_of
@@ -308,5 +308,4 @@ def text_files() -> CacheKind:
         name=_FOLDER,
         what="texts for bench --embed",
         again="a second",
-        read=lambda: items_of(_FOLDER),
     )

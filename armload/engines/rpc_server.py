@@ -1,4 +1,4 @@
-"""ggml's RPC server: a board that computes a part of a model for another one."""
+"""Boards that compute a part of a model for another one, and ggml's RPC server for that."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ RPC_SERVER = "ggml-rpc-server"
 """The program; older releases call it ``rpc-server``."""
 
 
-class RpcServer(Engine):
-    """A server that keeps the tensors that it receives on the board's storage.
+class GroupWorker(Engine):
+    """A program that computes a part of a model for another board, until it is stopped.
 
     Args:
-        binary: of ``RPC_SERVER``, built for the board's target.
+        binary: built for the board's target.
     """
-
-    name = RPC_SERVER
 
     def __init__(self, plan: WorkerPlan, binary: Binary) -> None:
         self.plan = plan
@@ -77,6 +75,12 @@ class RpcServer(Engine):
         """Refuse a board whose CPU lacks what the program uses."""
         del host, progress
         check_fit(board, self.binary, found)
+
+
+class RpcServer(GroupWorker):
+    """A server that keeps the tensors that it receives on the board's storage."""
+
+    name = RPC_SERVER
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it there."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from armload.build.binary import Binary
-from armload.core.cache import CacheKind, items_of
+from armload.core.cache import CacheKind
 from armload.core.errors import TransferError
 from armload.core.locks import locked
 from armload.core.places import cache_folder
@@ -171,5 +171,4 @@ def received_files() -> CacheKind:
         name=_FOLDER,
         what="models and programs that commands sent to this gateway",
         again="sending them",
-        read=lambda: items_of(_FOLDER),
     )

@@ -157,6 +157,10 @@ class GatewayHost:
         return self._calls.board
 
     @property
+    def named(self) -> str:
+        return f"--board {self.name} --scheduler {self._calls.tasks.gateways.address.url}"
+
+    @property
     def launcher(self) -> tuple[str, ...]:
         return self._launcher
 

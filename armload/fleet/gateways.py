@@ -56,7 +56,7 @@ class Gateways:
 
     def __init__(self, address: SchedulerAddress, progress: Progress) -> None:
         self.topic = f"{TOPIC}{uuid4().hex}"
-        self._address = address
+        self.address = address
         self._progress = progress
         self._lock = threading.RLock()
         self._heard: dict[str, queue.Queue[ProgressEvent | None]] = {}
@@ -85,7 +85,7 @@ class Gateways:
                 if not isinstance(lost, GoneError):
                     raise lost from error
                 if time.monotonic() > deadline:
-                    raise not_dask(self._address, error) from error
+                    raise not_dask(self.address, error) from error
                 time.sleep(_LOOK_EVERY_S)
 
     def of(self, board: str, progress: Progress, *, within_s: float = RETRY_FOR_S) -> GatewayWorker:
@@ -116,7 +116,7 @@ class Gateways:
                         "Install the same version on both.",
                     )
                 if time.monotonic() > deadline:
-                    raise not_offered(board, members, self._address.url, workers)
+                    raise not_offered(board, members, self.address.url, workers)
                 label = f"Waiting for a worker that offers {board}"
                 shown = shown or step.enter_context(progress.step(label))
                 shown.update(0)
@@ -231,7 +231,7 @@ class Gateways:
             if self._client is client:
                 client.close(timeout=2)
         if self._refusals:
-            return refused(self._address, self._refusals[0])
+            return refused(self.address, self._refusals[0])
         return GoneError("The connection to the scheduler was lost.")
 
     def _connected(self) -> Client:
@@ -245,12 +245,12 @@ class Gateways:
             deadline = time.monotonic() + RETRY_FOR_S
             while True:
                 try:
-                    self._client = connected(self._address, self._refusals)
+                    self._client = connected(self.address, self._refusals)
                 except ConnectError:
                     if is_first or self._refusals or time.monotonic() > deadline:
                         raise
                     if not is_said:
-                        url, is_said = self._address.url, True
+                        url, is_said = self.address.url, True
                         self._progress.say(
                             f"The scheduler at {url} does not answer. Waiting for it."
                         )

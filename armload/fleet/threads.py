@@ -301,3 +301,32 @@ def _wait_for(ends: Sequence[threading.Event]) -> None:
 
 def _stop(stopping: threading.Event) -> KeyboardInterrupt | None:
     return KeyboardInterrupt() if stopping.is_set() else None
+
+
+Done = TypeVar("Done")
+
+
+def in_turn(
+    boards: Sequence[str], work: Callable[[str, Progress], Done], progress: Progress
+) -> tuple[TaskResult[str, Done], ...]:
+    """Return how the work ended on each board; of those after a failed one, that it did not begin.
+
+    Raises:
+        ArmloadError: it failed on the only board.
+    """
+    found: list[TaskResult[str, Done]] = []
+    failed = ""
+    for board in boards:
+        own = progress if len(boards) == 1 else Labelled(progress, board)
+        outcome: Done | ArmloadError
+        if failed:
+            outcome = ArmloadError(f"{board} was not begun, because {failed} failed.")
+        else:
+            try:
+                outcome = work(board, own)
+            except ArmloadError as error:
+                if len(boards) == 1:
+                    raise
+                outcome, failed = error, board
+        found.append(TaskResult(item=board, board=board, outcome=outcome))
+    return tuple(found)

@@ -14,7 +14,6 @@ from armload.core.cache import (
     disk_usage,
     entries,
     is_left_over,
-    items_of,
     left_over,
 )
 from armload.core.defaults import DEMO
@@ -338,19 +337,16 @@ def model_kinds() -> tuple[CacheKind, ...]:
             name="models",
             what="models of random weights, and downloads",
             again="seconds, or a download",
-            read=lambda: items_of("models"),
         ),
         CacheKind(
             name="operations",
             what="operations of models, and their times on boards",
             again="timing them on the board again",
-            read=lambda: items_of("operations"),
         ),
         CacheKind(
             name="footprints",
             what="memory that models take, as reported by llama.cpp",
             again="asking llama.cpp on the board again",
-            read=lambda: items_of("footprints"),
         ),
         CacheKind(
             name="hashes",

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from armload.build.cached import CachedBuild
-from armload.core.cache import CacheKind, Decision, Fate, items_of
+from armload.core.cache import CacheKind, Decision, Fate
 from armload.core.columns import Column
 from armload.core.values import Value, format_bytes
 from armload.report import formatting as words
@@ -128,6 +128,5 @@ def report_kinds() -> tuple[CacheKind, ...]:
             name="vega",
             what="the pages' charting libraries",
             again="a second",
-            read=lambda: items_of("vega"),
         ),
     )

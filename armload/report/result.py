@@ -1,9 +1,9 @@
-"""What a verb returns: a result, in the form that a program reads and the one for a person."""
+"""What a verb returns: a result, or a list of them, as a program and as a person reads it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from armload.core.errors import ArmloadError
-from armload.core.values import Value
+from armload.core.shell import program_name
+from armload.core.values import Value, ValueList
 from armload.report.failure import Failure
 from armload.report.layout import whole
 
 if TYPE_CHECKING:
     from armload.report.pages import Page
+
 
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -133,3 +135,50 @@ class BoardOutcome(Value, Generic[Document]):
 def labelled(width: int, rows: Iterable[tuple[str, object]]) -> Iterator[Text]:
     """Yield a line for each row: a label in that width, and a path or command, never broken."""
     return (whole(f"{label:{width}}{value}") for label, value in rows)
+
+
+Listed = TypeVar("Listed")
+
+_USUAL_LENGTH = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Result, Generic[Listed]):
+    """The ids of results for a program, and a table of the latest for a person.
+
+    Attributes:
+        folders: of all of them, the oldest first.
+        last: how many of the latest are listed; 0 for all; where none is given, all for a program,
+            and as many as fit a screen for a person.
+        read: returns what a folder holds.
+        table: lays several out.
+        nothing: what is said where there are none.
+        again: the command that lists older ones, but for its ``--last``.
+    """
+
+    folders: Sequence[Path]
+    last: int | None
+    read: Callable[[Path], Listed]
+    table: Callable[[Sequence[Listed]], RenderableType]
+    nothing: str
+    again: str
+
+    def document(self) -> BaseModel:
+        return ValueList[str](tuple(folder.name for folder in self.folders[-(self.last or 0) :]))
+
+    def view(self) -> Iterator[Part]:
+        if not self.folders:
+            yield Aside(text=self.nothing)
+            return
+        length = _USUAL_LENGTH if self.last is None else self.last
+        shown, found = self.folders[-length:], []
+        for folder in shown:
+            try:
+                found.append(self.read(folder))
+            except ArmloadError as error:
+                yield Aside(text=f"skipped: {error}")
+        yield self.table(found)
+        if len(shown) > 1:
+            yield Aside(text=f"Compare two: {program_name()} compare ID ID")
+        if older := len(self.folders) - len(shown):
+            yield Aside(text=f"{older} older: {self.again} --last {len(self.folders)}")

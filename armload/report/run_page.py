@@ -24,11 +24,10 @@ from armload.report.board_state import (
 )
 from armload.report.cells import cells_of
 from armload.report.drawing import png
+from armload.report.figures.board_activity import members_over_time, power_over_tokens
 from armload.report.figures.free_memory import free_memory
-from armload.report.figures.members import members_over_time
 from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import tokens as tokens_figure
-from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Table
 from armload.report.pages import PAGE_NAME, Page

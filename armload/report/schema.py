@@ -112,219 +112,130 @@ SPACE = Schema(
     name="space", value=SearchSpace, title="armload search space (tune)", mode="validation"
 )
 INPUTS = (PLAN, SPACE)
-RUN = Schema(
-    name="run",
-    format=FORMAT,
-    value=Run,
-    title=f"armload run.json, format {FORMAT}",
-    verbs=("bench", "show", "watch"),
+
+
+def _printed(
+    name: str, value: type[BaseModel], title: str, *verbs: str, version: int = 1
+) -> Schema:
+    return Schema(name=name, value=value, title=title, verbs=verbs, format=version)
+
+
+RUN = _printed(
+    "run", Run, f"armload run.json, format {FORMAT}", "bench", "show", "watch", version=FORMAT
 )
-REPEATED = Schema(
-    name="repeated-run",
-    format=FORMAT,
-    value=RepeatedRun,
-    title="a run of bench, demo or init, with its repeats",
-    verbs=("bench", "demo", "init"),
+REPEATED = _printed(
+    "repeated-run",
+    RepeatedRun,
+    "a run of bench, demo or init, with its repeats",
+    "bench",
+    "demo",
+    "init",
+    version=FORMAT,
 )
-ERROR = Schema(name="error", value=FailedDocument, title="an error, where a verb has no results")
+ERROR = _printed("error", FailedDocument, "an error, where a verb has no results")
 DOCUMENTS = (
     RUN,
     REPEATED,
-    Schema(
-        name="sweep",
-        format=2,
-        value=SweptCells,
-        title="a sweep's cells",
-        verbs=("bench", "show"),
+    _printed("sweep", SweptCells, "a sweep's cells", "bench", "show", version=2),
+    _printed("swept-boards", SweptBoards, "a sweep on several boards", "bench"),
+    _printed("run-ids", ValueList[str], "ids of runs", "show", "import"),
+    _printed("results", Results, "published results", "export", version=RESULTS_FORMAT),
+    _printed("fetched-runs", FetchedRuns, "fetched runs", "pull"),
+    _printed(
+        "fetched-boards", FetchedFromBoards.of_several, "runs fetched from several boards", "pull"
     ),
-    Schema(
-        name="swept-boards",
-        value=SweptBoards,
-        title="a sweep on several boards",
-        verbs=("bench",),
+    _printed(
+        "comparisons",
+        ValueList[Comparison],
+        "compared runs, loads or searches for settings",
+        "compare",
     ),
-    Schema(name="run-ids", value=ValueList[str], title="ids of runs", verbs=("show", "import")),
-    Schema(
-        name="results",
-        format=RESULTS_FORMAT,
-        value=Results,
-        title="published results",
-        verbs=("export",),
+    _printed("fit", Fit, "predictions for models on a board", "fit"),
+    _printed(
+        "boards-fit",
+        BoardsFit,
+        "predictions for models on several boards, or on hardware from the catalogue",
+        "fit",
     ),
-    Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
-    Schema(
-        name="fetched-boards",
-        value=FetchedFromBoards.of_several,
-        title="runs fetched from several boards",
-        verbs=("pull",),
+    _printed("evaluation", EvaluationDocument, "graded answers", "eval", "show"),
+    _printed("harness", HarnessResult, "tasks of lm-evaluation-harness", "eval"),
+    _printed("similarity", Similarity, "pairs of sentences", "eval"),
+    _printed("logits", LogitsDocument, "logits and a reference", "eval"),
+    _printed("tradeoffs", ValueList[Tradeoff], "accuracy at equal latency", "tradeoff"),
+    _printed("load", LoadDocument, "a load on a service", "load", "show"),
+    _printed("tuning", TuningDocument, "a search for settings", "tune", "show"),
+    _printed(
+        "tuned-boards", TunedOnBoards.of_several, "searches for settings on several boards", "tune"
     ),
-    Schema(
-        name="comparisons",
-        value=ValueList[Comparison],
-        title="compared runs, loads or searches for settings",
-        verbs=("compare",),
+    _printed("bisection", Bisected, "the commit that a bisection found", "bisect"),
+    _printed("service", ServedModel, "a served model", "serve"),
+    _printed("services", ValueList[ListedService], "what boards serve", "service.list"),
+    _printed("installed-service", InstalledDocument, "an installed service", "service.install"),
+    _printed(
+        "installed-boards",
+        InstalledOnBoards.of_several,
+        "a service installed on several boards",
+        "service.install",
     ),
-    Schema(name="fit", value=Fit, title="predictions for models on a board", verbs=("fit",)),
-    Schema(
-        name="boards-fit",
-        value=BoardsFit,
-        title="predictions for models on several boards, or on hardware from the catalogue",
-        verbs=("fit",),
+    _printed("service-status", BoardStatus, "how a board and its services are", "service.status"),
+    _printed(
+        "service-status-boards",
+        StatusOfBoards.of_several,
+        "how several boards and their services are",
+        "service.status",
     ),
-    Schema(
-        name="evaluation", value=EvaluationDocument, title="graded answers", verbs=("eval", "show")
+    _printed("service-log", ServiceLog, "a service's log", "service.logs"),
+    _printed("stopped-service", StoppedService, "a stopped service", "service.stop"),
+    _printed(
+        "changed-service",
+        ChangedService,
+        "a service that was restarted or removed",
+        "service.restart",
+        "service.remove",
     ),
-    Schema(
-        name="harness", value=HarnessResult, title="tasks of lm-evaluation-harness", verbs=("eval",)
+    _printed("updated-service", UpdatedService, "an updated service", "service.update"),
+    _printed(
+        "renewed-certificate",
+        RenewedCertificate,
+        "a service's renewed certificate",
+        "service.update",
     ),
-    Schema(name="similarity", value=Similarity, title="pairs of sentences", verbs=("eval",)),
-    Schema(name="logits", value=LogitsDocument, title="logits and a reference", verbs=("eval",)),
-    Schema(
-        name="tradeoffs",
-        value=ValueList[Tradeoff],
-        title="accuracy at equal latency",
-        verbs=("tradeoff",),
+    _printed(
+        "updated-boards",
+        UpdatedOnBoards.of_several,
+        "a service updated on several boards",
+        "service.update",
     ),
-    Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
-    Schema(
-        name="tuning", value=TuningDocument, title="a search for settings", verbs=("tune", "show")
+    _printed(
+        "rolled-back", RolledBack, "a service's former version, in force again", "service.rollback"
     ),
-    Schema(
-        name="tuned-boards",
-        value=TunedOnBoards.of_several,
-        title="searches for settings on several boards",
-        verbs=("tune",),
+    _printed("service-keys", ServiceKeys, "the keys of a service", "service.keys"),
+    _printed("chat", ChatAnswer, "an answer of a chat", "chat"),
+    _printed("report", Report, "a written report", "report"),
+    _printed("binaries", ValueList[Binary], "built programs", "build"),
+    _printed("builds", ValueList[CachedBuild], "existing builds", "build"),
+    _printed("inspection", Inspected, "an inspected program", "inspect"),
+    _printed("deployed", Deployed, "files on a board", "deploy"),
+    _printed("deployed-boards", DeployedOnBoards.of_several, "files on several boards", "deploy"),
+    _printed("defaults", ValueList[SetDefault], "own defaults", "config"),
+    _printed("cleaned-cache", CleanedCache, "the cache", "clean"),
+    _printed("model", ModelSummary, "a model", "model.inspect", "model.synth"),
+    _printed("projector", Projector, "a projector", "model.inspect"),
+    _printed("quantised", QuantisedModels, "quantised models", "model.quantize"),
+    _printed("converted", Converted, "a converted checkpoint", "model.convert"),
+    _printed("boards", ValueList[ListedBoard], "boards", "board.list"),
+    _printed("hardware", ValueList[Hardware], "the catalogue of hardware", "board.hardware"),
+    _printed("added-board", AddedBoard, "an added board", "board.add"),
+    _printed("probe", ProbedBoard, "a probed board", "board.probe"),
+    _printed("trusted-files", ValueList[TrustedFile], "files that are trusted", "trust"),
+    _printed("pinned-key", PinnedKey, "a pinned host key", "board.trust"),
+    _printed("address", SshAddress, "an SSH address", "board.up"),
+    _printed("stopped", StoppedBoard, "a stopped board", "board.down"),
+    _printed("leases", ValueList[Claim], "ended leases", "board.release"),
+    _printed(
+        "completion-script", CompletionScript, "a shell's script for completion", "completion"
     ),
-    Schema(
-        name="bisection",
-        value=Bisected,
-        title="the commit that a bisection found",
-        verbs=("bisect",),
-    ),
-    Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
-    Schema(
-        name="services",
-        value=ValueList[ListedService],
-        title="what boards serve",
-        verbs=("service.list",),
-    ),
-    Schema(
-        name="installed-service",
-        value=InstalledDocument,
-        title="an installed service",
-        verbs=("service.install",),
-    ),
-    Schema(
-        name="installed-boards",
-        value=InstalledOnBoards.of_several,
-        title="a service installed on several boards",
-        verbs=("service.install",),
-    ),
-    Schema(
-        name="service-status",
-        value=BoardStatus,
-        title="how a board and its services are",
-        verbs=("service.status",),
-    ),
-    Schema(
-        name="service-status-boards",
-        value=StatusOfBoards.of_several,
-        title="how several boards and their services are",
-        verbs=("service.status",),
-    ),
-    Schema(name="service-log", value=ServiceLog, title="a service's log", verbs=("service.logs",)),
-    Schema(
-        name="stopped-service",
-        value=StoppedService,
-        title="a stopped service",
-        verbs=("service.stop",),
-    ),
-    Schema(
-        name="changed-service",
-        value=ChangedService,
-        title="a service that was restarted or removed",
-        verbs=("service.restart", "service.remove"),
-    ),
-    Schema(
-        name="updated-service",
-        value=UpdatedService,
-        title="an updated service",
-        verbs=("service.update",),
-    ),
-    Schema(
-        name="renewed-certificate",
-        value=RenewedCertificate,
-        title="a service's renewed certificate",
-        verbs=("service.update",),
-    ),
-    Schema(
-        name="updated-boards",
-        value=UpdatedOnBoards.of_several,
-        title="a service updated on several boards",
-        verbs=("service.update",),
-    ),
-    Schema(
-        name="rolled-back",
-        value=RolledBack,
-        title="a service's former version, in force again",
-        verbs=("service.rollback",),
-    ),
-    Schema(
-        name="service-keys",
-        value=ServiceKeys,
-        title="the keys of a service",
-        verbs=("service.keys",),
-    ),
-    Schema(name="chat", value=ChatAnswer, title="an answer of a chat", verbs=("chat",)),
-    Schema(name="report", value=Report, title="a written report", verbs=("report",)),
-    Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
-    Schema(name="builds", value=ValueList[CachedBuild], title="existing builds", verbs=("build",)),
-    Schema(name="inspection", value=Inspected, title="an inspected program", verbs=("inspect",)),
-    Schema(name="deployed", value=Deployed, title="files on a board", verbs=("deploy",)),
-    Schema(
-        name="deployed-boards",
-        value=DeployedOnBoards.of_several,
-        title="files on several boards",
-        verbs=("deploy",),
-    ),
-    Schema(name="defaults", value=ValueList[SetDefault], title="own defaults", verbs=("config",)),
-    Schema(name="cleaned-cache", value=CleanedCache, title="the cache", verbs=("clean",)),
-    Schema(
-        name="model", value=ModelSummary, title="a model", verbs=("model.inspect", "model.synth")
-    ),
-    Schema(name="projector", value=Projector, title="a projector", verbs=("model.inspect",)),
-    Schema(
-        name="quantised", value=QuantisedModels, title="quantised models", verbs=("model.quantize",)
-    ),
-    Schema(
-        name="converted", value=Converted, title="a converted checkpoint", verbs=("model.convert",)
-    ),
-    Schema(name="boards", value=ValueList[ListedBoard], title="boards", verbs=("board.list",)),
-    Schema(
-        name="hardware",
-        value=ValueList[Hardware],
-        title="the catalogue of hardware",
-        verbs=("board.hardware",),
-    ),
-    Schema(name="added-board", value=AddedBoard, title="an added board", verbs=("board.add",)),
-    Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),
-    Schema(
-        name="trusted-files",
-        value=ValueList[TrustedFile],
-        title="files that are trusted",
-        verbs=("trust",),
-    ),
-    Schema(name="pinned-key", value=PinnedKey, title="a pinned host key", verbs=("board.trust",)),
-    Schema(name="address", value=SshAddress, title="an SSH address", verbs=("board.up",)),
-    Schema(name="stopped", value=StoppedBoard, title="a stopped board", verbs=("board.down",)),
-    Schema(name="leases", value=ValueList[Claim], title="ended leases", verbs=("board.release",)),
-    Schema(
-        name="completion-script",
-        value=CompletionScript,
-        title="a shell's script for completion",
-        verbs=("completion",),
-    ),
-    Schema(name="cleaned-board", value=Cleaned, title="a cleaned board", verbs=("board.clean",)),
+    _printed("cleaned-board", Cleaned, "a cleaned board", "board.clean"),
     ERROR,
 )
 

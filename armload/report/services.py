@@ -410,10 +410,10 @@ _SERVICE: tuple[Column[ListedService], ...] = (
     Column(heading="service", of=lambda each: whole(each.name)),
     Column(heading="models", of=lambda each: each.models),
     Column(heading="state", of=lambda each: each.condition),
-    Column(heading="listens on", of=lambda each: each.listens or words.UNKNOWN),
+    Column(heading="listens on", of=lambda each: each.listens or None),
     Column(
         heading="since (UTC)",
-        of=lambda each: words.minute(each.started_utc) if each.started_utc else words.UNKNOWN,
+        of=lambda each: words.minute(each.started_utc) if each.started_utc else None,
     ),
     Column(heading="ends", of=lambda each: _ENDS[each.kind]),
 )
@@ -425,7 +425,7 @@ _STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
     Column(heading="version", of=lambda row: whole(row[1].version or words.UNKNOWN)),
     Column(heading="state", of=lambda row: row[1].condition),
     Column(heading="up", of=lambda row: _time(row[1].up_s)),
-    Column(heading="restarts", of=lambda row: _number(row[1].restarts)),
+    Column(heading="restarts", of=lambda row: row[1].restarts),
     Column(
         heading="active",
         of=lambda row: _total([each.processing for each in row[1].activity]),
@@ -439,21 +439,18 @@ _STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
         of=lambda row: _total([each.generated_tokens for each in row[1].activity]),
     ),
     Column(heading="tokens/s", of=lambda row: _rate(row[1])),
-    Column(heading="memory", of=lambda row: _size(row[1].memory_bytes)),
+    Column(heading="memory", of=lambda row: words.size(row[1].memory_bytes)),
 )
 
 _BOARD_STATE: tuple[Column[BoardStatus], ...] = (
     Column(heading="board", of=lambda each: each.board),
-    Column(heading="memory available", of=lambda each: _size(each.memory_available_bytes)),
-    Column(heading="disk free", of=lambda each: _size(each.disk_free_bytes)),
+    Column(heading="memory available", of=lambda each: words.size(each.memory_available_bytes)),
+    Column(heading="disk free", of=lambda each: words.size(each.disk_free_bytes)),
     Column(
         heading="temperature",
         of=lambda each: words.UNKNOWN if each.celsius is None else f"{each.celsius:.0f} °C",
     ),
-    Column(
-        heading="throttling",
-        of=lambda each: throttling_words(each.throttling) or words.UNKNOWN,
-    ),
+    Column(heading="throttling", of=lambda each: throttling_words(each.throttling) or None),
 )
 
 
@@ -461,19 +458,10 @@ def _time(seconds: float | None) -> str:
     return words.UNKNOWN if seconds is None else format_duration(seconds)
 
 
-def _number(count: int | None) -> str:
-    return words.UNKNOWN if count is None else str(count)
-
-
-def _total(counts: Sequence[int | None]) -> str:
+def _total(counts: Sequence[int | None]) -> int | None:
     known = [each for each in counts if each is not None]
-    return str(sum(known)) if known else words.UNKNOWN
+    return sum(known) if known else None
 
 
 def _rate(service: ServiceStatus) -> str:
-    known = [each.generated_tps for each in service.activity if each.generated_tps]
-    return three_figures(sum(known)) if known else words.UNKNOWN
-
-
-def _size(size_bytes: int | None) -> str:
-    return words.UNKNOWN if size_bytes is None else format_bytes(size_bytes)
+    return words.rate(sum(each.generated_tps or 0.0 for each in service.activity) or None)

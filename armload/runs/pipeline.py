@@ -35,7 +35,7 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
-from armload.runs.beside import mention_services
+from armload.runs.board_services import mention_services
 from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import Board, RelayedBoard, VirtualReach, is_group, load_board
+from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.connect import check_not_stopped, connect, is_off
 from armload.boards.failures import PoweredOffError
 from armload.boards.group import Group, load_group, members_of
@@ -17,8 +17,8 @@ from armload.build.builder import build
 from armload.build.programs import SCORER, by_names, project_of_program
 from armload.build.source import Source, choose, pinned_source
 from armload.build.target import load_target
-from armload.buildhost.choose import build_backend
-from armload.core.meanwhile import meanwhile
+from armload.buildhost.remote import build_backend
+from armload.core.children import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.compatibility import check_vulkan
 from armload.deploy.lease import Lease, leased
@@ -27,7 +27,7 @@ from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.spread import Spread
-from armload.runs.ended_services import report_ended_services
+from armload.runs.board_services import report_ended_services
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 
@@ -239,7 +239,7 @@ def _reached(
 def _reached_still(connection: Connection, found: Probe) -> tuple[Connection, Probe]:
     """Reach a virtual board anew that was restarted while programs were compiled."""
     board = connection.board
-    if not isinstance(board.reach, VirtualReach) or isinstance(board, RelayedBoard):
+    if not isinstance(board.reach, VirtualReach):
         return connection, found
     try:
         with_retries(lambda: connection.host.run("true"))

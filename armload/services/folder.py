@@ -104,7 +104,7 @@ def read_keys(host: Host, layout: ServiceLayout) -> tuple[ApiKey, ...]:
         raise BoardError(
             f"{host.name}: other users can read {layout.keys} ({mode[:10]}).",
             f"Replace its keys: chmod 600 {layout.keys} on the board, then armload service.keys "
-            f"--board {host.name} --name {layout.name} --add NEW --revoke OLD",
+            f"{host.named} --name {layout.name} --add NEW --revoke OLD",
         )
     try:
         names = KeyNames.model_validate(parse_json(lines[0])).names

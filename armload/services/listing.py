@@ -11,7 +11,7 @@ from armload.boards.host import Host
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
-from armload.runs.ended_services import report_ended_services
+from armload.runs.board_services import report_ended_services
 from armload.services.state import Condition, ServiceOnBoard, installed_services
 from armload.serving.listing import RunningService, services_at
 

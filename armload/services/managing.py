@@ -174,7 +174,7 @@ def restart(board: Board, progress: Progress, *, name: str, wait_s: float) -> Ch
             raise BoardError(
                 f"{board.name}: {', '.join(missing)} is missing; {service.layout.name} could not "
                 "start again.",
-                f"Copy it again: armload service.update --board {board.name} --name "
+                f"Copy it again: armload service.update {service.host.named} --name "
                 f"{service.layout.name}",
             )
         act(service.host, *service.chosen, service.unit, "restart")
@@ -265,7 +265,7 @@ def change_keys(
             raise UsageError(
                 f"{board.name}: that would leave the service {layout.name} without a key.",
                 "Add another with --add in the same command, or stop it: armload service.stop "
-                f"--board {board.name} --name {layout.name}",
+                f"{host.named} --name {layout.name}",
             )
         if changes:
             facts = service.chosen.facts

@@ -146,7 +146,7 @@ def key_of(host: Host, layout: ServiceLayout) -> str:
     if not keys:
         raise UsageError(
             f"{host.name}: the service {layout.name} has no key.",
-            f"Add one: armload service.keys --board {host.name} --name {layout.name} --add NAME",
+            f"Add one: armload service.keys {host.named} --name {layout.name} --add NAME",
         )
     return keys[0].key
 

@@ -242,7 +242,7 @@ def refuse_existing(host: Host, name: str, there: Sequence[ServiceOnBoard]) -> N
     if found is not None and found.is_complete:
         raise UsageError(
             f"{host.name} already has a service named {name}.",
-            f"Change it: armload service.update --board {host.name} --name {name}. "
+            f"Change it: armload service.update {host.named} --name {name}. "
             "Or choose another --name.",
         )
 
@@ -281,6 +281,6 @@ def undo(
         delete_folder(host, chosen.facts, layout.folder)
     except ArmloadError as error:
         progress.say(
-            f"{error.message} Remove the rest: armload service.remove --board {host.name} "
+            f"{error.message} Remove the rest: armload service.remove {host.named} "
             f"--name {layout.name}"
         )

@@ -187,7 +187,7 @@ def installed_service(host: Host, workdir: PurePosixPath, name: str) -> ServiceO
             f"{host.name} has no installed service{called}.",
             f"It has: {names}."
             if names
-            else f"Install one: armload service.install --board {host.name} --model MODEL "
+            else f"Install one: armload service.install {host.named} --model MODEL "
             f"--name {name or 'NAME'}",
         )
     return found[0]
@@ -217,7 +217,7 @@ def running_record(host: Host, service: ServiceOnBoard) -> ServiceVersion:
         raise TransferError(
             f"{host.name}: the service {service.name} has no readable record of its current "
             "version: its installation was interrupted, or its files were changed by hand.",
-            f"Remove it: armload service.remove --board {host.name} --name {service.name}",
+            f"Remove it: armload service.remove {host.named} --name {service.name}",
         )
     return service.record
 

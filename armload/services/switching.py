@@ -276,7 +276,7 @@ def take_back(service: ReachedService, version_id: str, progress: Progress) -> b
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
         progress.say(
             f"{said} If the current version fails, the board goes back by itself. Check it: "
-            f"armload service.status --board {host.name}"
+            f"armload service.status {host.named}"
         )
         return False
     return True
@@ -310,7 +310,7 @@ def watch(
                 raise RunError(
                     f"{service.host.name}: the version {version_id} of {service.layout.name} ended "
                     f"soon after its start: {why}.",
-                    f"Its log: armload service.logs --board {service.host.name} --name "
+                    f"Its log: armload service.logs {service.host.named} --name "
                     f"{service.layout.name}",
                 )
             if left_s <= 0:

@@ -80,7 +80,7 @@ def wait_until_shown(host: Host, layout: ServiceLayout, files: TlsFiles) -> None
             raise RunError(
                 f"{host.name}: the service {layout.service} does not use its new certificate: "
                 f"{why}.",
-                f"Its log: armload service.logs --board {host.name} --name {layout.service}",
+                f"Its log: armload service.logs {host.named} --name {layout.service}",
             )
         time.sleep(_LOOK_EVERY_S)
 

@@ -199,10 +199,6 @@ class ServiceLayout(Value):
         return self.folder / "keys"
 
     @property
-    def key_names(self) -> PurePosixPath:
-        return self.folder / "keys.json"
-
-    @property
     def tls(self) -> PurePosixPath:
         """The file with its certificate and private key."""
         return self.folder / "tls.pem"

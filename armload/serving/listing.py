@@ -23,7 +23,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
-from armload.runs.ended_services import report_ended_services
+from armload.runs.board_services import report_ended_services
 from armload.runs.fetch import fetch_once, mark_fetched
 
 

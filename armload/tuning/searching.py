@@ -15,7 +15,7 @@ from armload.core.values import counted
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.runs import store
-from armload.tuning.confirming import Compared, UnconfirmedError, confirm
+from armload.tuning.confirming import Compared, TimeLimit, UnconfirmedError, confirm
 from armload.tuning.estimating import ChoiceEstimate, Ended, SearchState
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
@@ -23,7 +23,6 @@ from armload.tuning.record import Confirmation, Quality, SearchResult, TuningEnt
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Key, Setting
-from armload.tuning.time_limit import TimeLimit
 from armload.tuning.trial import Measurer, Outcome, Trial
 from armload.tuning.wanted import AIMS
 

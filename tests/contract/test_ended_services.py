@@ -17,7 +17,7 @@ from armload.deploy.follow import stop
 from armload.deploy.holder import LeaseHolder, this_process
 from armload.deploy.launch import ServiceOptions
 from armload.runs.api_keys import keep_key, key_file
-from armload.runs.ended_services import report_ended_services
+from armload.runs.board_services import report_ended_services
 from tests.contract.launching import launched, waiting_for
 from tests.waiting import wait_until
 

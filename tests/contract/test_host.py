@@ -14,10 +14,17 @@ from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import join, quote
 from armload.deploy.retry import Retry, with_retries
+from armload.fleet.gateway_host import GatewayHost
 
 WORDS = st.text(
     st.characters(exclude_characters="\0", codec="utf-8"), max_size=40
 ) | st.sampled_from(["-n", "$(id)", "`id`", "a b", "'", '"', "\n", "é", "\\", "*", "~", ""])
+
+
+def test_a_command_names_a_board_with_what_it_is_reached_through(host: Host) -> None:
+    board, name, *through = host.named.split()
+    assert (board, name) == ("--board", host.name)
+    assert through[:1] == (["--scheduler"] if isinstance(host, GatewayHost) else [])
 
 
 def test_output_streams_and_status_are_told_apart(host: Host) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from tests.golden.case import WIDTHS, Case, gathered, slug, typed
 from tests.golden.mistakes import DAMAGED, MISCONFIGURED, MISTAKES
 from tests.golden.results import DONE

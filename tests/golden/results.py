@@ -330,9 +330,9 @@ QUANTISED = {
 BENCHED = {
     "armload.cli.verbs.bench.models_in": returning([]),
     "armload.bench.sweeping.combinations": returning([None]),
-    "armload.bench.single.repeat_until_known": _repeated,
+    "armload.bench.board.repeat_until_known": _repeated,
     "armload.bench.sweeping.run_sweep": _swept,
-    "armload.fleet.shared_sweep.share_sweep": _shared,
+    "armload.fleet.sharing.share_sweep": _shared,
 }
 LOGITS = {
     **ANY_MODEL,
@@ -367,14 +367,14 @@ DONE: Mapping[str, StandIns] = {
     **{
         f"bench --board kitchen --repeats 1 --engine-args {run}": {
             **BENCHED,
-            "armload.bench.single.run_once": _run(run),
+            "armload.bench.board.run_once": _run(run),
         }
         for run in ("0001", "0002", "0003", "0004", "0009", "000b", "000e", "0011", "5bf8")
     },
     **{
         f"bench --board kitchen --precision {number}%": {
             **BENCHED,
-            "armload.bench.single.repeat_until_known": partial(_repeated, stop=stop),
+            "armload.bench.board.repeat_until_known": partial(_repeated, stop=stop),
         }
         for number, stop in enumerate(STOPS, start=1)
     },
@@ -437,7 +437,7 @@ DONE: Mapping[str, StandIns] = {
     "build --target rk3568": {
         "armload.build.builder.build": reading("binaries", list[Binary]),
         "armload.build.source.choose": returning(None),
-        "armload.buildhost.choose.build_backend": returning(nullcontext()),
+        "armload.buildhost.remote.build_backend": returning(nullcontext()),
     },
     "inspect llama-completion": {
         "armload.build.inspection.inspect": reading("inspection", Inspection),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import armload.runs.session
-from armload.bench.single import run_once
+from armload.bench.board import run_once
 from armload.bench.sweeping import combinations
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost

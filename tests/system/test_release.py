@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload import __version__
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.core.workspace import data_names
 from release import make
 from release.prebuilt import Carried

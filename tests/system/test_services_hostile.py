@@ -20,8 +20,8 @@ from armload.build.helper import SUPERVISE, helper
 from armload.build.target import machine_architecture
 from armload.core.shell import render
 from armload.deploy.layout import Layout
-from armload.runs import beside
-from armload.runs.beside import mention_services
+from armload.runs import board_services
+from armload.runs.board_services import mention_services
 from armload.services.folder import end_by_hand
 from armload.services.init_systems import SysV
 from armload.services.installing import take_up_version
@@ -70,7 +70,7 @@ class Owned:
         return installed_service(HOST, PurePosixPath(self.workdir), self.name)
 
     def running(self) -> list[str]:
-        beside._mentioned.clear()
+        board_services._mentioned.clear()
         heard = Heard()
         mention_services(HOST, Layout(workdir=PurePosixPath(self.workdir)), heard)
         return re.findall(r"installed service (\S+) is running", heard.said)

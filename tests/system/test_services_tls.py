@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.exhaustive(
         covers=[
             "armload/services",
-            "armload/build/tls_library.py",
+            "armload/build/helper.py",
             "deploy/service",
             "toolchains/tls",
             "toolchains/sources/s2n-tls.yaml",

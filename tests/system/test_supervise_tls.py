@@ -39,7 +39,7 @@ pytestmark = [
             "toolchains/board",
             "toolchains/tls",
             "toolchains/sources/s2n-tls.yaml",
-            "armload/build/tls_library.py",
+            "armload/build/helper.py",
             "tests/certificates.py",
         ]
     ),

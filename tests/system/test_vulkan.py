@@ -14,7 +14,7 @@ from armload.build.builder import build
 from armload.build.inspection import is_for_vulkan
 from armload.build.target import load_target
 from armload.build.vulkan import GLIBC
-from armload.buildhost.choose import build_backend
+from armload.buildhost.remote import build_backend
 from armload.core.progress import Silent
 from tests.init_boards import VULKAN
 from tests.system.test_service_verbs_at_boot import Owner

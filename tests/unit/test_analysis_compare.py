@@ -31,7 +31,7 @@ from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord, Workstation
 from armload.engines.measurement import Measurement
 from armload.report.comparison import each_once
-from armload.report.exchange.llama_bench import llama_bench
+from armload.report.exchange.tables import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO

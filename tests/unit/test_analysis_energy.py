@@ -12,7 +12,7 @@ from armload.analysis.energy import FILE_NAME, Energy, Phase, PowerLine, integra
 from armload.analysis.run import Run
 from armload.boards.power import PowerReading
 from armload.engines.trace import Step
-from armload.report.figures.power import DECODE, PREFILL, power_over_tokens
+from armload.report.figures.board_activity import DECODE, PREFILL, power_over_tokens
 from armload.report.pages import render
 from armload.report.run_page import run_page
 from armload.report.run_words import energy_line

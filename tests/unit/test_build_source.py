@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.archive import LIBRARIES, Archive, digest_of, unpack, unpacked
+from armload.build.archive import Archive, digest_of, unpack, unpacked
 from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
@@ -20,6 +20,7 @@ from armload.build.source import (
     pinned_source,
     project_of,
 )
+from armload.core.defaults import LIBRARIES
 from armload.core.errors import BuildError, DataError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent

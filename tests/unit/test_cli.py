@@ -14,8 +14,8 @@ import pytest
 from armload.cli import program
 from armload.cli.help import EXIT_STATUSES, grouped
 from armload.cli.manual import manual
-from armload.cli.registry import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
 from armload.cli.run_filter import RunFilter
+from armload.cli.verb import GROUPS, VERB_GROUPS, VERBS, WEEK, verbs_in
 from armload.cli.verbs.bench import BenchOptions
 from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
@@ -77,7 +77,7 @@ def test_the_first_page_of_help_is_one_screen_with_the_verbs_of_a_normal_week() 
 
 def test_help_needs_none_of_the_heavy_libraries() -> None:
     code = (
-        "import sys; from armload.cli.registry import VERBS; list(VERBS.values());"
+        "import sys; from armload.cli.verb import VERBS; list(VERBS.values());"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(

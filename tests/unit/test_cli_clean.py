@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.completion.declared import CACHE_KINDS
+from armload.cli.generated import CACHE_KINDS
 from tests import command_line
 from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
 

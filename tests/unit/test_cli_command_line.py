@@ -11,8 +11,7 @@ from armload.cli.command_line import read_options
 from armload.cli.configuration import Word
 from armload.cli.help import verb_page
 from armload.cli.options import OutputOptions
-from armload.cli.registry import VERBS
-from armload.cli.verb import verb
+from armload.cli.verb import VERBS, verb
 from armload.core.errors import UsageError
 from armload.core.options import LLAMA_CPP_SPELLINGS, Option, declared_options
 

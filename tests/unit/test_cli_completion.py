@@ -11,9 +11,9 @@ import pytest
 
 from armload.boards.hardware import all_hardware
 from armload.cli.completion.answer import candidates, split
-from armload.cli.completion.declared import CACHE_KINDS, table_text
 from armload.cli.completion.table import TABLE, load_table
-from armload.cli.registry import VERBS
+from armload.cli.generated import CACHE_KINDS, table_text
+from armload.cli.verb import VERBS
 from armload.cli.verbs.clean import _kinds
 from armload.core.options import declared_options
 from armload.core.workspace import data_names

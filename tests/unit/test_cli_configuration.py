@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from armload.cli import evaluation_checks, load_checks, tuning_checks
+from armload.cli import evaluation_options, load_checks
 from armload.cli.configuration import add_workspace_default, check_defaults
-from armload.cli.registry import VERBS
+from armload.cli.execution import typed_options
+from armload.cli.verb import VERBS
+from armload.cli.verbs import tune
 from armload.core.errors import DataError, UsageError
 from armload.core.options import declared_options
 from tests.command_line import typed
@@ -34,7 +36,9 @@ def read(verb: str, **words: Any) -> Any:
     """Return the options of a verb after what a person typed, by the options' names."""
     declared = declared_options(VERBS[verb].options)
     fields = {each.name.replace("-", "_"): each.field for each in declared}
-    return VERBS[verb]._read({fields.get(name, name): word for name, word in words.items()})
+    return typed_options(
+        VERBS[verb], {fields.get(name, name): word for name, word in words.items()}
+    )
 
 
 def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person() -> None:
@@ -220,7 +224,7 @@ def test_a_search_ignores_defaults_that_are_not_of_its_objective(
     table: str, words: dict[str, Any], applies: dict[str, Any]
 ) -> None:
     own(f"[tune]\n{table}\n")
-    found = tuning_checks.check_combination(read("tune", **words))
+    found = tune.check_combination(read("tune", **words))
     assert {field: getattr(found, field) for field in applies} == applies
 
 
@@ -246,7 +250,7 @@ def test_an_evaluation_ignores_defaults_that_its_task_has_no_use_for(
         "prompts: {plain: {user: '{{ q }}'}}\ngrader: number\n"
     )
     own(f"[eval]\n{table}\n")
-    found = evaluation_checks.check_combination(read("eval", **words))
+    found = evaluation_options.check_combination(read("eval", **words))
     assert {field: getattr(found, field) for field in applies} == applies
 
 

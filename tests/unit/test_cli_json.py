@@ -24,8 +24,8 @@ from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
-from armload.cli.registry import VERBS
 from armload.cli.streams import show_document
+from armload.cli.verb import VERBS
 from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Silent
@@ -416,6 +416,7 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
 ) -> None:
     code = (
         "import sys; from pathlib import Path\n"
+        "from armload.cli.execution import run_verb\n"
         "from armload.cli.options import OutputOptions; from armload.cli.verb import verb\n"
         "from armload.report.table import NewRun\n"
         "from armload.runs import store\n"
@@ -423,7 +424,7 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
         "def shown(options):\n"
         "    folder = Path(sys.argv[1])\n"
         "    return NewRun(run=store.load(folder), folder=folder)\n"
-        "try: shown(as_json=True)\n"
+        "try: run_verb(shown, {'as_json': True})\n"
         "except BaseException as end: sys.exit(end.code)\n"
     )
     run = failed_run()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from armload.boards.virtual.process import free_port
+from armload.cli.execution import run_verb
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
 from tests.command_line import typed
@@ -124,7 +125,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
-        load(url=f"http://127.0.0.1:{free_port()}", **options)
+        run_verb(load, {"url": f"http://127.0.0.1:{free_port()}", **options})
     assert end.value.code == 2
     assert says in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "loads").exists()
@@ -132,7 +133,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
 
 def test_a_service_detaches_without_a_local_port(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        serve(detach=True, port="8080")
+        run_verb(serve, {"detach": True, "port": "8080"})
     assert end.value.code == 2
     assert "--detach cannot be combined with --port" in capsys.readouterr().err
 

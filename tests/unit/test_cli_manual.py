@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from armload.cli.manual import manual
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.core.options import declared_options
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 
 from armload.bench.options import Options, _listed_options, read_options
-from armload.cli import options_page
+from armload.cli import generated
 from armload.cli.help import grouped, shown
 from armload.cli.options import OutputOptions
 from armload.cli.verb import Verb
@@ -48,12 +48,12 @@ def test_a_field_of_a_plan_is_an_option_of_help_plan_file_schema_and_documentati
     def body(options: OptionGroup) -> None:
         """Run it. Example: armload bench --draws 2."""
 
-    monkeypatch.setattr(options_page, "VERBS", {"bench": Verb(body, model)})
-    assert f"| `--draws N` | {HELP}; several: a,b | 1 |" in options_page._section("bench")
+    monkeypatch.setattr(generated, "VERBS", {"bench": Verb(body, model)})
+    assert f"| `--draws N` | {HELP}; several: a,b | 1 |" in generated._section("bench")
 
 
 def test_the_page_of_options_is_that_of_the_program() -> None:
-    assert (ROOT / "docs" / "options.md").read_text() == options_page.page(), (
+    assert (ROOT / "docs" / "options.md").read_text() == generated.page(), (
         "make it anew: python docs/regenerate.py"
     )
 

@@ -18,8 +18,9 @@ import pytest
 from armload.boards import ssh_route
 from armload.boards.failures import LoginRefusedError
 from armload.cli.error_output import system_error
+from armload.cli.execution import _password_is_given, run_verb
 from armload.cli.options import OutputOptions
-from armload.cli.verb import _password_is_given, verb
+from armload.cli.verb import verb
 from tests.command_line import BIN, before_others, interrupted_at
 from tests.unit.builds import unfinished_build
 
@@ -167,7 +168,7 @@ def test_only_a_verb_that_keeps_its_work_says_so_when_it_is_interrupted(
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as caught:
-        work()
+        run_verb(work, {})
     said = capsys.readouterr().err
     assert caught.value.code == 130
     assert said.startswith("Interrupted.")

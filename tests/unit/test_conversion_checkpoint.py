@@ -19,7 +19,7 @@ from armload.conversion.checkpoints.checking import (
     TOLERANCES,
     ComparedLogits,
     DifferentText,
-    Findings,
+    TextFindings,
     judge,
 )
 from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_checkpoint_outline
@@ -517,25 +517,25 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Findings(engine="missing tensor"), "cannot load the converted file: missing tensor"),
+        (TextFindings(engine="missing tensor"), "cannot load the converted file: missing tensor"),
         (
-            Findings(texts=19, different=(TWO_RESULTS,)),
+            TextFindings(texts=19, different=(TWO_RESULTS,)),
             (
                 "1 of 19 texts are tokenized differently after the conversion: 'a b' is [1, 5, 6] "
                 "in the checkpoint and [1, 7] in the file"
             ),
         ),
         (
-            Findings(texts=19, logits=ComparedLogits(relative=0.03, **LOGITS)),
+            TextFindings(texts=19, logits=ComparedLogits(relative=0.03, **LOGITS)),
             "up to 0.4, in the median of the positions by 3.0% of their spread (at most 2% is",
         ),
         (
-            Findings(not_finite=(0, 1)),
+            TextFindings(not_finite=(0, 1)),
             "1 logit of a prompt is no finite number after the conversion to F16",
         ),
-        (Findings(not_finite=(64 * 600, 64 * 600)), "38,400 logits of a prompt are no finite"),
+        (TextFindings(not_finite=(64 * 600, 64 * 600)), "38,400 logits of a prompt are no finite"),
         (
-            Findings(
+            TextFindings(
                 logits=ComparedLogits(relative=0.03, **LOGITS),
                 missing=("lm_head.weight",),
                 unexpected=("model.layers.0.self_attn.q_proj.bias",),
@@ -543,18 +543,18 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
             "found no weights for lm_head.weight. transformers ignores model.layers.0.self_attn",
         ),
         (
-            Findings(mismatched=("model.norm.weight torch.Size([2]) torch.Size([4])",)),
+            TextFindings(mismatched=("model.norm.weight torch.Size([2]) torch.Size([4])",)),
             "weights have another shape than config.json says: model.norm.weight",
         ),
-        (Findings(window=128, window_reached=False), "drops 'sliding_window': 128"),
+        (TextFindings(window=128, window_reached=False), "drops 'sliding_window': 128"),
         (
-            Findings(window=64, logits=ComparedLogits(relative=0.03, **LOGITS)),
+            TextFindings(window=64, logits=ComparedLogits(relative=0.03, **LOGITS)),
             "drops 'sliding_window': 64",
         ),
     ],
 )
 def test_a_file_that_is_not_the_checkpoint_s_model_is_refused_with_both_results(
-    found: Findings, said: str, checkpoint: Path
+    found: TextFindings, said: str, checkpoint: Path
 ) -> None:
     header = read_header(word_problems_model("word-problems:Q8_0"))
     with pytest.raises(DataError) as caught:
@@ -582,7 +582,7 @@ def test_a_comparison_is_of_finite_numbers(name: str, wrong: float) -> None:
 def test_the_remedy_suits_what_llama_cpp_says(checkpoint: Path, said: str, remedy: str) -> None:
     header = read_header(word_problems_model("word-problems:Q8_0"))
     with pytest.raises(DataError) as caught:
-        judge(read_checkpoint(checkpoint), Findings(engine=said), header, "F16")
+        judge(read_checkpoint(checkpoint), TextFindings(engine=said), header, "F16")
     assert said in caught.value.message
     assert remedy in str(caught.value.remedy)
     assert ("config.json" in str(caught.value.remedy)) == (remedy == "config.json")
@@ -721,7 +721,7 @@ def test_how_experts_are_chosen_is_read_from_the_code_of_transformers(
 
 def test_a_window_is_not_missed_where_the_context_is_no_longer(checkpoint: Path) -> None:
     header = read_header(word_problems_model("word-problems:Q8_0"))
-    found = Findings(window=1 << 20, window_reached=False)
+    found = TextFindings(window=1 << 20, window_reached=False)
     judge(read_checkpoint(checkpoint), found, header, "F16")
 
 
@@ -732,7 +732,7 @@ def test_experts_that_stay_in_mxfp4_allow_for_the_rounding_of_what_they_are_mult
     kept = replace(plain, tensors=(replace(plain.tensors[0], type_name="MXFP4"),))
     own = read_checkpoint(checkpoint)
     rounded, other = (
-        Findings(logits=ComparedLogits(relative=each, **LOGITS)) for each in (0.011, 0.06)
+        TextFindings(logits=ComparedLogits(relative=each, **LOGITS)) for each in (0.011, 0.06)
     )
     judge(own, rounded, kept, "F32")
     for found, header in ((rounded, plain), (other, kept)):
@@ -743,5 +743,5 @@ def test_experts_that_stay_in_mxfp4_allow_for_the_rounding_of_what_they_are_mult
 def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:
     header = read_header(word_problems_model("word-problems:Q8_0"))
     for type_name, most in TOLERANCES.items():
-        found = Findings(logits=ComparedLogits(relative=most, **LOGITS))
+        found = TextFindings(logits=ComparedLogits(relative=most, **LOGITS))
         judge(read_checkpoint(checkpoint), found, header, type_name)

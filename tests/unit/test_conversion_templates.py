@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.conversion.checkpoints.templates import check_templates
+from armload.conversion.checkpoints.soundness import check_templates
 from armload.core.errors import DataError
 
 MISTAKES = {

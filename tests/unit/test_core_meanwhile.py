@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.core.children import known, run_watched
+from armload.core.children import known, meanwhile, run_watched
 from armload.core.errors import BuildError, ConnectError
-from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress, Silent
 
 
@@ -93,7 +92,7 @@ def test_a_caller_that_fails_stops_work_that_only_reports_its_progress() -> None
 INTERRUPTED = """
 import os, sys, time
 from armload.core.children import run_watched
-from armload.core.meanwhile import meanwhile
+from armload.core.children import meanwhile
 from armload.core.progress import Silent
 
 def work(progress):

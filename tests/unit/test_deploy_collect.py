@@ -11,8 +11,8 @@ import pytest
 from armload.core.errors import TransferError
 from armload.core.progress import Silent
 from armload.deploy.board_runs import parse_runs
+from armload.deploy.collect import Arrived, Receiver
 from armload.deploy.holder import RunMark, this_process
-from armload.deploy.receiver import Arrived, Receiver
 
 RUNS = PurePosixPath("/data/armload/runs")
 OUTSIDE = ["../escaped", "/etc/escaped", "a/b", "..", ".", "a/", "", "a\0b"]

@@ -13,7 +13,8 @@ from armload.analysis.load.findings import MOST_LATENESS_SHARE
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
 from armload.analysis.load.steady import DEVIATIONS
 from armload.cli.command_line import read_options
-from armload.cli.registry import VERBS
+from armload.cli.execution import typed_options
+from armload.cli.verb import VERBS
 from tests.command_line import typed
 from tests.documentation import PAGES, ROOT, TUTORIALS, blocks, commands
 
@@ -24,7 +25,7 @@ def test_every_command_on_a_page_has_options_that_exist_and_values_that_are_allo
 ) -> None:
     for command in commands(ROOT / page):
         name, *words = shlex.split(command)[1:]
-        VERBS[name]._read(read_options(VERBS[name], words).words)
+        typed_options(VERBS[name], read_options(VERBS[name], words).words)
 
 
 @pytest.mark.parametrize(

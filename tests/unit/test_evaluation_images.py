@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from armload.cli.evaluation_checks import check_combination
-from armload.cli.verbs.evaluation import EvalOptions
+from armload.cli.evaluation_options import EvalOptions, check_combination
 from armload.core.errors import DataError, UsageError
 from armload.core.pictures import read_picture
 from armload.core.progress import Silent

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.evaluation_checks import check_combination
-from armload.cli.verbs.evaluation import EvalOptions, evaluate
+from armload.cli.evaluation_options import EvalOptions, check_combination
+from armload.cli.execution import run_verb
+from armload.cli.verbs.evaluation import evaluate
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.evaluation.data import load_questions
@@ -57,7 +58,7 @@ def test_what_decides_the_answers_makes_another_evaluation(workspace: Path, opti
     begun = []
     for more in ({option: "16"}, {option: "16"}, {option: "32"}, {}):
         with pytest.raises(SystemExit):
-            evaluate(board="beyond", model=MODEL, limit="2", **more)
+            run_verb(evaluate, {"board": "beyond", "model": MODEL, "limit": "2", **more})
         begun.append(len(list(workspace.glob("evaluations/*/evaluation.json"))))
     assert begun == [1, 1, 2, 3]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.evaluation_checks import check_combination
-from armload.cli.verbs.evaluation import EvalOptions
+from armload.cli.evaluation_options import EvalOptions, check_combination
 from armload.core.errors import UsageError
 from armload.evaluation.record import EvaluationFolder
 from armload.report.evaluation.result import regraded

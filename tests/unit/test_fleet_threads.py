@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from armload.cli.error_output import failed
+from armload.cli.execution import run_verb
 from armload.cli.streams import promise_document
 from armload.cli.verbs.service import ListOptions, list_services
 from armload.core.errors import (
@@ -72,7 +73,7 @@ def test_a_board_that_is_off_does_not_hide_what_others_serve(
 
 def listed(board: str) -> object:
     try:
-        list_services(board=board, as_json=True)
+        run_verb(list_services, {"board": board, "as_json": True})
     except SystemExit as end:
         return end.code
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import armload
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.core.options import declared_options
 
 _PACKAGE = Path(armload.__file__).parent

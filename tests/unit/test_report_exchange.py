@@ -24,7 +24,7 @@ from armload.report.cells import cells_of
 from armload.report.exchange import leaderboard, tables
 from armload.report.exchange.document import results_of
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
-from armload.report.exchange.llama_bench import llama_bench
+from armload.report.exchange.tables import llama_bench
 from armload.report.run_words import median_range
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run

@@ -8,7 +8,7 @@ from armload.analysis.members import MemberSample
 from armload.analysis.run import Member, Run
 from armload.deploy.exit_reason import Exit
 from armload.engines.spread import ChosenSplit, LinkRates, Share, Spread
-from armload.report.figures.members import members_over_time
+from armload.report.figures.board_activity import members_over_time
 from armload.report.run_words import member_lines
 from tests.unit.runs import quick_run
 

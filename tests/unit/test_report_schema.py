@@ -13,7 +13,7 @@ import yaml
 
 from armload.analysis.run import Run
 from armload.analysis.verdict import FindingName
-from armload.cli.registry import VERBS
+from armload.cli.verb import VERBS
 from armload.engines.registry import ENGINES
 from armload.engines.trace import Step
 from armload.report.schema import DOCUMENTS, INPUTS, PLAN, RUN, SPACE, Schema

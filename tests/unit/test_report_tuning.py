@@ -11,8 +11,7 @@ from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
 from armload.core.workspace import reports_folder
 from armload.report.pages import Report, write_report
-from armload.report.tuning.effects import effects_of
-from armload.report.tuning.figures import front_of
+from armload.report.tuning.figures import effects_of, front_of
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.table import settings_table
 from armload.report.tuning.view import TuningView

@@ -196,7 +196,7 @@ def test_keys_are_open_to_it_alone(layout: ServiceLayout) -> None:
     about = Path(layout.keys).stat()
     assert stat.S_IMODE(about.st_mode) == 0o640
     assert about.st_gid == group_of(layout)
-    assert stat.S_IMODE(Path(layout.key_names).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(layout.keys.with_suffix(".json")).stat().st_mode) == 0o600
 
 
 def test_new_keys_are_open_to_it_before_they_are_in_force(

@@ -254,8 +254,8 @@ def test_cron_starts_the_service_whatever_its_folder_is_called(
     command = by_cron(entry)
     # BusyBox cuts a line at a "#".
     for whole in (command, command.split("#")[0]):
+        before = starts(service)
         with subprocess.Popen([*shell, "-c", whole], start_new_session=True) as cron:
-            before = starts(service)
             wait_until(lambda: starts(service) > before)  # noqa: B023 - done within the round
             os.killpg(cron.pid, 9)
 

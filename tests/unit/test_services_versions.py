@@ -28,11 +28,11 @@ from armload.services.listening import (
 )
 from armload.services.making import WantedModel, WantedService, check_known, checksums
 from armload.services.reaching import keys_in_file
-from armload.services.router import preset_section, router_words
 from armload.services.setting_up import refuse_existing
 from armload.services.state import check_own, parse_services
 from armload.services.updating import _wanted
 from armload.services.version import Listening, ServiceLayout, ServiceVersion
+from armload.services.version_files import preset_section, router_words
 from tests.golden.results import value
 
 KEY = "0123456789abcdef"

@@ -26,8 +26,9 @@ from armload.boards.board import load_board
 from armload.boards.group import Group
 from armload.build.target import load_target
 from armload.cli.configuration import add_workspace_default, all_defaults
-from armload.cli.registry import VERBS
+from armload.cli.execution import run_verb
 from armload.cli.run_filter import RunFilter
+from armload.cli.verb import VERBS
 from armload.core import trust as trusting
 from armload.core import yamlfile
 from armload.core.deciding import classified, deciding, models_in
@@ -94,7 +95,7 @@ def _strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def refused(capsys: pytest.CaptureFixture[str], verb: str, words: dict[str, Any]) -> str:
     with pytest.raises(SystemExit) as ended:
-        VERBS[verb](**words)
+        run_verb(VERBS[verb], words)
     said = capsys.readouterr().err
     assert ended.value.code == 15, said
     line = next(each for each in said.splitlines() if each.startswith("error: "))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.tuning_checks import (
+from armload.cli.verbs.tune import (
+    TuneOptions,
     check_combination,
     constraints_of,
     requests_of,
     work_typed,
 )
-from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.tuning.request import TunedLoad, TuningRequest

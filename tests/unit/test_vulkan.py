@@ -12,7 +12,7 @@ from armload.build.inspection import check, is_for_vulkan
 from armload.build.target import Target
 from armload.build.vulkan import VulkanTools
 from armload.build.zig import find_zig
-from armload.buildhost.choose import build_backend
+from armload.buildhost.remote import build_backend
 from armload.core.errors import BoardError, BuildError, UsageError
 from armload.core.progress import Silent
 from armload.deploy.compatibility import check_fit

@@ -8,8 +8,8 @@ import numpy as np
 from gguf import GGUFWriter
 
 from armload.core.files import written_whole
-from armload.models.describe import describe
 from armload.models.shape import Shape
+from armload.models.synth import describe
 from armload.models.vocabulary import Vocabulary
 from training.word_problems.model import Parameters
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from armload.analysis.columns import compute_s, storage_rate
 from armload.analysis.load.latency import phases_of
 from armload.analysis.load.request_columns import EndedRequest
-from armload.analysis.load.telemetry import ObservedPoint, throttled_share
+from armload.analysis.load.telemetry import ObservedPoint, speed_lost
 from armload.analysis.summary import generating
 from armload.core.values import Value
 from armload.engines.trace import Step
@@ -212,7 +212,7 @@ class Accounting:
         Throttled steps are not usual, unless all are.
         """
         decode = generating(self._steps)
-        full_speed = [step for step in decode if not self._throttled_share(step)]
+        full_speed = [step for step in decode if not self._lost_speed(step)]
         groups: defaultdict[int, list[float]] = defaultdict(list)
         for step in full_speed or decode:
             groups[step.generated_tokens].append(step.duration_s)
@@ -226,8 +226,8 @@ class Accounting:
     def _storage_rate(self) -> float:
         return storage_rate(self._steps, self._observed.storage_read_bytes_per_s)
 
-    def _throttled_share(self, step: Step) -> float:
-        return throttled_share(step, self._observed.cores, self._highest_khz)
+    def _lost_speed(self, step: Step) -> float:
+        return speed_lost(step, self._observed.cores, self._highest_khz)
 
     def _storage_s(self, step: Step) -> float:
         header = self._observed.header
@@ -242,12 +242,12 @@ class Accounting:
         duration_s = times[:, 1] - times[:, 0]
         storage_s = np.array([self._storage_s(step) for step in self._steps])
         paging_s = np.maximum(storage_s - self.usual_storage_s, 0.0)
-        throttled = np.array([self._throttled_share(step) for step in self._steps])
+        lost = np.array([self._lost_speed(step) for step in self._steps])
         usual_s = np.array([self._usual_of(step) for step in self._steps])
         # What a lower frequency costs a step that waits for memory is less than in proportion.
         plain = np.array([step.prompt_tokens == 0 for step in self._steps])
         excess_s = np.maximum(duration_s - paging_s - usual_s, 0.0)
-        throttling_s = (duration_s - paging_s) * throttled
+        throttling_s = (duration_s - paging_s) * lost
         throttling_s = np.where(plain, np.minimum(throttling_s, excess_s), throttling_s)
         return _Columns(
             start_s=times[:, 0],

@@ -18,7 +18,7 @@ from armload.analysis.load.records import LoadPoint
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.summary import generating
-from armload.core.values import Value
+from armload.core.values import Value, format_bytes, format_seconds
 from armload.engines.trace import Sensed, Step, Trace, wall_time_s
 
 
@@ -132,6 +132,33 @@ class Telemetry(Value):
     celsius_max: float | None = None
     memory_available_min_bytes: int | None = None
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what is known, with labels."""
+        slots = step = ""
+        if self.slots is not None and self.busy_slots is not None:
+            slots = f"{self.busy_slots:.1f} of {self.slots} on average"
+            if self.all_busy_share is not None:
+                slots += f", all {self.all_busy_share:.0%} of the time"
+        if self.decode_step_s is not None and self.sequences_per_step is not None:
+            step = f"{format_seconds(self.decode_step_s)} (median), "
+            step += f"{self.sequences_per_step:.1f} requests each"
+        warmest, free = self.celsius_max, self.memory_available_min_bytes
+        facts = [
+            ("busy slots", slots),
+            ("decode step", step),
+            ("steps with prompts", _share_of_time(self.prompt_share)),
+            ("waiting for storage", _share_of_time(self.storage_share)),
+            ("read from storage", format_bytes(self.read_bytes) if self.read_bytes else ""),
+            ("below the highest frequency", _share_of_time(self.throttled_share)),
+            ("highest temperature", "" if warmest is None else f"{warmest:.0f} °C"),
+            ("least free memory", "" if free is None else format_bytes(free)),
+        ]
+        return [(label, fact) for label, fact in facts if fact]
+
+
+def _share_of_time(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%} of the steps' time"
+
 
 def telemetry_of(observed: ObservedPoint) -> Telemetry:
     """Return what is known of the board at a point."""
@@ -177,7 +204,7 @@ def busy_slots(
         yield at_s, to_s, count
 
 
-def throttled_share(step: Step, cores: Cores, highest_khz: int) -> float:
+def speed_lost(step: Step, cores: Cores, highest_khz: int) -> float:
     """Return by how much the cores were slower in a step than they could be; 0 for not at all."""
     khz = cores.khz(step)
     return 1 - khz / highest_khz if is_lowered(khz, highest_khz) else 0.0
@@ -201,7 +228,7 @@ def _of_steps(observed: ObservedPoint, steps: Sequence[Step]) -> dict[str, float
         "storage_share": waited_s / all_s,
         "read_bytes": sum(step.read_bytes or 0 for step in timed) if counts_bytes else None,
         "throttled_share": sum(
-            step.duration_s for step in timed if throttled_share(step, observed.cores, highest_khz)
+            step.duration_s for step in timed if speed_lost(step, observed.cores, highest_khz)
         )
         / all_s
         if highest_khz

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from armload.cli.completion.names import CompletionWord, names, open_ended
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry, load_table
-from armload.cli.registry import ALL_VERBS
+from armload.cli.verb import ALL_VERBS
 
 _SEPARATORS = frozenset("\t\n")
 _SPECIAL = frozenset(" \"'\\$`&;|<>()*?[]{}!#")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from armload.cli.completion.table import CompletionTable
+from armload.core.defaults import LIBRARIES
 from armload.core.workspace import (
     RUN_FILE,
     data_files,
@@ -183,7 +184,7 @@ _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
     "hardware": _of_data("hardware"),
     "reader": _of_data("readers"),
     "shape": _of_data("shapes"),
-    "source": _of_data("toolchains/sources"),
+    "source": lambda: (each for each in data_names("toolchains/sources") if each not in LIBRARIES),
     "target": _of_data("toolchains"),
     "task": _of_data("tasks"),
     "virtual board": lambda: filter(_is_virtual, data_names("boards")),

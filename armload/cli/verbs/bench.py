@@ -17,6 +17,7 @@ from armload.cli.options import (
     OneBoard,
     OnGateways,
     OutputOptions,
+    json_option,
     models_in,
 )
 from armload.cli.verb import verb
@@ -133,11 +134,9 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     ] = ""
     as_json: Annotated[
         bool,
-        Option(
-            "print one JSON document: the run (of repeats, the median one), the sweep, or the "
-            "sweep on each of several boards",
-            name="json",
-            harmless="anywhere",
+        json_option(
+            ": the run (of repeats, the median one), the sweep, or the sweep on each of several "
+            "boards"
         ),
     ] = False
 
@@ -172,7 +171,7 @@ def bench(options: BenchOptions) -> Result:
     from armload.cli import terminal
     from armload.engines.contradictions import check_consistent
     from armload.fleet.reach import boards_reached
-    from armload.fleet.shared_sweep import check_equal
+    from armload.fleet.sharing import check_equal
     from armload.runs import store
     from armload.runs.request import Request
     from armload.runs.spreading import check_split
@@ -240,7 +239,7 @@ def bench(options: BenchOptions) -> Result:
 
 
 def _run(request: Request, one: Combination, reach: Reach, reference: Run | None) -> Result:
-    from armload.bench.single import run_once
+    from armload.bench.board import run_once
     from armload.cli import terminal
     from armload.report.table import NewRun
 
@@ -256,7 +255,7 @@ def repeated(
     reference: Run | None = None,
 ) -> RepeatedResult:
     """Repeat a run until its median is known, with a line for each."""
-    from armload.bench.single import repeat_until_known
+    from armload.bench.board import repeat_until_known
     from armload.cli import terminal
     from armload.report.repeats import RepeatedResult, progress_line
     from armload.runs.reach import CONNECTED
@@ -319,7 +318,7 @@ def _swept_on_each(
 ) -> Result:
     from functools import partial
 
-    from armload.bench.single import repeat_until_known
+    from armload.bench.board import repeat_until_known
     from armload.cli import terminal
     from armload.fleet.threads import on_each
     from armload.report.repeats import progress_line
@@ -355,7 +354,7 @@ def _shared(
     from armload.cli import terminal
     from armload.core.errors import CombinedError
     from armload.core.progress import Labelled
-    from armload.fleet.shared_sweep import share_sweep
+    from armload.fleet.sharing import share_sweep
     from armload.report.sweep import NewSweep, SweepProgress
 
     progress = terminal.progress()
@@ -419,11 +418,8 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
 
     as_json: Annotated[
         bool,
-        Option(
-            "print one JSON document: the ids of the fetched runs, and why others failed; for "
-            "several boards, a list",
-            name="json",
-            harmless="anywhere",
+        json_option(
+            ": the ids of the fetched runs, and why others failed; for several boards, a list"
         ),
     ] = False
 
@@ -473,14 +469,7 @@ class DemoOptions(Waiting, OutputOptions):
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
     ] = DEFAULT_PRECISION_TIME_S
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document: the median run of the repeats",
-            name="json",
-            harmless="anywhere",
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option(": the median run of the repeats")] = False
 
 
 @verb(DemoOptions, keeps=True, results=(runs_folder, sweeps_folder))
@@ -514,7 +503,7 @@ def _demonstrated(request: Request, one: Combination, wanted: Precision) -> Repe
 
     On a terminal that can redraw a line it is shown as it comes.
     """
-    from armload.bench.single import repeat_until_known
+    from armload.bench.board import repeat_until_known
     from armload.cli import terminal
     from armload.report.demo import DemoResult, SpokenText
     from armload.report.repeats import progress_line

@@ -100,7 +100,7 @@ def build(options: BuildOptions) -> Result:
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
-    from armload.buildhost.choose import build_backend
+    from armload.buildhost.remote import build_backend
     from armload.cli import terminal
     from armload.core.values import ValueList
     from armload.report.binaries import binaries_table

@@ -35,7 +35,7 @@ def config(options: ConfigOptions) -> Result:
         user_file,
         workspace_file,
     )
-    from armload.cli.registry import VERBS
+    from armload.cli.verb import VERBS
     from armload.core.errors import UsageError
     from armload.core.near_names import did_you_mean
     from armload.core.trust import is_trusted

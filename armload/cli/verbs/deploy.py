@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.options import OnBoards, OnGateways, OutputOptions
+from armload.cli.options import OnBoards, OnGateways, OutputOptions, json_option
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
 from armload.core.options import Option
@@ -26,12 +26,7 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
     verify: Annotated[
         bool, Option("read existing files again and replace damaged ones", harmless="anywhere")
     ] = False
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document; for several boards, a list", name="json", harmless="anywhere"
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option("; for several boards, a list")] = False
 
 
 @verb(DeployOptions, keeps=True)

@@ -3,219 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
-
-from armload.bench.options import QUANTISED_ALL
-from armload.cli.options import (
-    BOARDS,
-    STARTED,
-    FileTypes,
-    ForeignProgram,
-    OnGateways,
-    OutputOptions,
-    models_in,
+from armload.cli.evaluation_options import (
+    DEMO_TIME_S,
+    LOGITS,
+    SIMILARITY,
+    USUAL_MODELS,
+    EvalOptions,
+    check_combination,
+    has_questions,
 )
+from armload.cli.options import OutputOptions, models_in
 from armload.cli.verb import verb
-from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
-from armload.core.options import Duration, Names, Option, Seconds
+from armload.core.options import Names, Option, Seconds
 from armload.core.workspace import evaluations_folder, runs_folder
-from armload.engines.plan import (
-    IMAGE_MAX_TOKENS,
-    MMPROJ,
-    Computation,
-    MediaPath,
-    Plan,
-    Pooling,
-    TokenCount,
-)
+from armload.engines.plan import Computation, Plan
 from armload.engines.service_plan import ScorerOptions
-from armload.evaluation.grading.registry import GRADERS
-from armload.runs.request import EngineSource, Metering, Resuming, Waiting
+from armload.runs.request import EngineSource
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
     from armload.evaluation.program import ProgramRequest
     from armload.report.result import Result
-
-_MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
-_DEMO_TIME_S = 120
-
-Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
-WholeSeconds = Annotated[int, Field(ge=1, le=86_400)]
-
-
-class EvalOptions(
-    ScorerOptions,
-    ForeignProgram,
-    OnGateways,
-    Resuming,
-    Metering,
-    Waiting,
-    EngineSource,
-    OutputOptions,
-):
-    """Models, a task, and how it is asked."""
-
-    heading = "Task"
-
-    command: Annotated[
-        tuple[str, ...],
-        Option(
-            "after --: a program that answers in place of armload's scorer, and its arguments: "
-            "{prompt} is a question, {prompt_file} a file of it, {budget} a number of tokens",
-            several="repeat",
-            is_argument=True,
-            is_behind=True,
-            takes="file",
-            heading="Program",
-        ),
-    ] = ()
-    time_limit_s: Annotated[
-        WholeSeconds,
-        Option(
-            "stop the program after this many seconds for a question",
-            "SECONDS",
-            name="time-limit",
-            heading="Program",
-            needs="command",
-        ),
-    ] = 1800
-    model: Annotated[
-        Names,
-        Option(
-            "a GGUF file, hf:ORG/REPO[:TYPE], hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
-            "word-problems:TYPE, or smollm2",
-            "MODEL",
-            " and ".join(_MODELS),
-            "commas",
-            heading="Plan",
-            harmless="in a plan",
-        ),
-    ] = ()
-    type: Annotated[FileTypes, QUANTISED_ALL] = ()
-    task: Annotated[
-        str,
-        Option(
-            "gsm8k, piqa, multiple-choice, word-problems, drawings (questions on images), a YAML "
-            "file, logits, similarity (of sentences, by their embeddings), or a task of "
-            "lm-evaluation-harness: lm-eval:NAME",
-        ),
-    ] = "word-problems"
-    data: Annotated[
-        str,
-        Option(
-            "the task's questions: a file or hf:ORG/REPO/FILE; for logits a file with one prompt "
-            "per line; for similarity JSON lines with a, b and score; for lm-eval a folder with "
-            "more tasks",
-            "FILE",
-            "the task's own",
-        ),
-    ] = ""
-    prompt: Annotated[
-        Names,
-        Option("names of the task's prompts", "NAMES", "its first", "commas", harmless="anywhere"),
-    ] = ()
-    budget: Annotated[
-        tuple[Budget, ...],
-        Option(
-            "limits in tokens; the answer so far is graded at each",
-            "TOKENS",
-            "the task's",
-            "commas",
-            harmless="anywhere",
-        ),
-    ] = ()
-    tell_budget: Annotated[
-        Literal["no", "yes", "both"],
-        Option("whether the prompt states the budget", "NO|YES|BOTH", harmless="anywhere"),
-    ] = "no"
-    conclude: Annotated[
-        bool,
-        Option(
-            "at the end of the budget, append a sentence that makes the model answer",
-            harmless="anywhere",
-        ),
-    ] = False
-    template: Annotated[
-        Literal["model", "chatml", "none"],
-        Option(
-            "the chat template: model (its own; with a program, what that applies), chatml or none",
-            "MODEL|CHATML|NONE",
-        ),
-    ] = "model"
-    pooling: Annotated[
-        Pooling,
-        Option(
-            "for similarity: how to pool a sentence's tokens, as in bench",
-            "POOLING",
-            needs="task=similarity",
-        ),
-    ] = "model"
-    mmproj: Annotated[MediaPath | None, MMPROJ] = None
-    image_max_tokens: Annotated[
-        TokenCount | None, IMAGE_MAX_TOKENS.of_one("as in the projector")
-    ] = None
-    limit: Annotated[Budget | None, Option("take the first N questions", "N", "all")] = None
-    grader: Annotated[
-        Names,
-        Option(
-            f"{', '.join(GRADERS)}; two only with --regrade",
-            "NAME",
-            "the task's",
-            "commas",
-            harmless="anywhere",
-        ),
-    ] = ()
-    regrade: Annotated[
-        str,
-        Option(
-            "grade the answers of this evaluation with --grader from now on; with two graders, "
-            "list where they disagree",
-            "EVALUATION",
-        ),
-    ] = ""
-    max_time: Annotated[
-        Duration | None,
-        Option(
-            "time limit, such as 90s or 30m, divided equally among models and prompts",
-            "DURATION",
-            f"none; {_DEMO_TIME_S}s without --model",
-            heading="Limits",
-        ),
-    ] = None
-    board: Annotated[
-        Names,
-        Option(
-            f"{BOARDS}; several boards share the questions",
-            "BOARD",
-            STARTED,
-            several="commas",
-            heading="Board",
-            harmless="in a plan",
-        ),
-    ] = (VIRTUAL,)
-    reference: Annotated[
-        str,
-        Option(
-            "for logits: a run of the same prompts (in any form that show accepts), a folder of "
-            ".npy files, or llama-cpp-python or dllama, which compute them on this machine",
-            "RUN",
-            heading="Output",
-            needs="task=logits",
-        ),
-    ] = ""
-    fail_unless_close: Annotated[
-        bool,
-        Option(
-            "for logits: exit with 13 unless all are close to the reference",
-            heading="Output",
-            needs="reference",
-            harmless="anywhere",
-        ),
-    ] = False
 
 
 @verb(EvalOptions, name="eval", keeps=True, results=(runs_folder, evaluations_folder))
@@ -228,20 +39,14 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.evaluation_checks import (
-        LOGITS,
-        SIMILARITY,
-        check_combination,
-        has_questions,
-    )
     from armload.core.errors import CombinedError
     from armload.evaluation.harness.evaluating import evaluate_with
     from armload.evaluation.logits.computing import logits_and_reference
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
     from armload.evaluation.similarity import judge_similarity, read_pairs
-    from armload.fleet.evaluating import evaluate_on_boards
     from armload.fleet.reach import boards_reached
+    from armload.fleet.sharing import evaluate_on_boards
     from armload.report.evaluation.document import harness_view
     from armload.report.evaluation.result import (
         EvaluationResult,
@@ -265,7 +70,7 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
         boards=boards,
         models=()
         if options.command
-        else models_in(request, options.model or _MODELS, options.type),
+        else models_in(request, options.model or USUAL_MODELS, options.type),
         program=_program(options, progress),
         task=options.task,
         data=options.data,
@@ -293,7 +98,7 @@ def evaluate(options: EvalOptions) -> Generator[Result, None, None]:
     )
     settings = ScorerSettings(
         **dict(options.part(ScorerOptions)),
-        max_time_s=options.max_time or (None if options.model or options.command else _DEMO_TIME_S),
+        max_time_s=options.max_time or (None if options.model or options.command else DEMO_TIME_S),
     )
     with boards_reached(options.scheduler, boards, progress) as reach:
         if has_questions(options.task):

@@ -61,8 +61,7 @@ def export(options: ExportOptions) -> Result:
     from armload.bench.run_names import folders_of
     from armload.report.exchange.document import results_of
     from armload.report.exchange.excerpt import excerpt_of
-    from armload.report.exchange.llama_bench import llama_bench
-    from armload.report.exchange.tables import csv, markdown
+    from armload.report.exchange.tables import csv, llama_bench, markdown
     from armload.report.result import Verbatim, as_result
     from armload.runs import store
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from armload.bench.options import MODEL
 from armload.cli import kept_answers
 from armload.cli.error_output import show_error, system_error
+from armload.cli.execution import with_password
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board
-from armload.cli.options import OutputOptions
+from armload.cli.options import OutputOptions, json_option
 from armload.cli.streams import STANDARD_OUTPUT
-from armload.cli.verb import verb, with_password
+from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import (
     ArmloadError,
@@ -54,14 +55,7 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
             harmless="in a plan",
         ),
     ] = ""
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document: the median run of the repeats",
-            name="json",
-            harmless="anywhere",
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option(": the median run of the repeats")] = False
 
 
 @verb(InitOptions, results=(runs_folder, sweeps_folder))

@@ -89,7 +89,7 @@ def quantize(options: QuantizeOptions) -> Result:
     from armload.boards.board import THIS_MACHINE, load_board
     from armload.cli import terminal
     from armload.evaluation.quantising import quantise_and_compare
-    from armload.report.quantised import quantised_view
+    from armload.report.model_summary import quantised_view
     from armload.report.result import as_result
 
     request = options.part(Request).model_copy(

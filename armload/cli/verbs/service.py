@@ -203,8 +203,8 @@ def install(options: InstallOptions) -> Result:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.fleet.in_turn import in_turn
     from armload.fleet.reach import boards_reached
+    from armload.fleet.threads import in_turn
     from armload.report.services import InstalledOnBoards
     from armload.services.listening import WantedAddress
     from armload.services.making import WantedService
@@ -480,8 +480,8 @@ def update(options: UpdateOptions) -> Result:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.fleet.in_turn import in_turn
     from armload.fleet.reach import boards_reached
+    from armload.fleet.threads import in_turn
     from armload.report.services import UpdatedOnBoards
     from armload.services.managing import renew_certificate
     from armload.services.updating import update as update_there

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from armload.cli.options import OutputOptions
+from armload.cli.options import OutputOptions, json_option
 from armload.cli.run_filter import RunFilter
 from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Yields
@@ -41,14 +41,7 @@ class ShowOptions(RunFilter, OutputOptions):
         Annotated[int, Field(ge=0, le=MOST)] | None,
         Option("length of the list; 0: all", "N", "20; all with --json"),
     ] = None
-    as_json: Annotated[
-        bool,
-        Option(
-            "print one JSON document; without RUN, the ids of the list",
-            name="json",
-            harmless="anywhere",
-        ),
-    ] = False
+    as_json: Annotated[bool, json_option("; without RUN, the ids of the list")] = False
 
 
 @verb(ShowOptions)
@@ -58,7 +51,7 @@ def show(options: ShowOptions) -> Result:
     Example: armload show latest
     """
     from armload.core.shell import program_name
-    from armload.report.listing import Listing
+    from armload.report.result import Listing
 
     if options.run:
         from armload.report.kinds import recorded

@@ -16,8 +16,8 @@ from armload.conversion.checkpoints.forms import result_bytes
 from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
+from armload.conversion.checkpoints.soundness import check_weights
 from armload.conversion.checkpoints.staging import staged
-from armload.conversion.checkpoints.weights import check_weights
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_room, written_whole
 from armload.core.progress import Progress

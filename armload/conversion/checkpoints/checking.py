@@ -127,7 +127,7 @@ class DifferentText(Value):
     file: tuple[int, ...]
 
 
-class Findings(Value):
+class TextFindings(Value):
     """What the script in the converters' environment found.
 
     Attributes:
@@ -245,7 +245,7 @@ def check_gguf(
     )
 
 
-def _doubts(found: Findings, header: Header) -> Iterator[str]:
+def _doubts(found: TextFindings, header: Header) -> Iterator[str]:
     """Yield what was not compared, or differs and is accepted."""
     yield from found.unchecked
     if found.spaced:
@@ -277,7 +277,7 @@ def _compared(
     *,
     is_new: bool,
     more: Sequence[str],
-) -> Findings:
+) -> TextFindings:
     """Run the comparison with today's transformers, or with the one of the converters."""
     script = data_path("toolchains", "converters", "check_gguf.py")
     with (
@@ -294,8 +294,8 @@ def _compared(
         except FailedProgramError as error:
             stopped = f"the comparison ended with status {error.status}"
         if not result.exists():
-            return Findings(unread=(f"tokens and logits: {stopped or 'it found nothing'}",))
-        found = Findings.model_validate_json(result.read_bytes())
+            return TextFindings(unread=(f"tokens and logits: {stopped or 'it found nothing'}",))
+        found = TextFindings.model_validate_json(result.read_bytes())
     if not stopped:
         return found
     return found.model_copy(update={"unread": (*found.unread, f"logits: {stopped}")})
@@ -307,7 +307,7 @@ def _context(header: Header) -> int:
     return next((value for value in found if isinstance(value, int)), 0)
 
 
-def _drops_window(found: Findings, header: Header) -> bool:
+def _drops_window(found: TextFindings, header: Header) -> bool:
     windows = (value for key, value in header.metadata.items() if key.endswith(_WINDOW))
     return found.window > 0 and not any(windows)
 
@@ -338,7 +338,7 @@ def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
     )
 
 
-def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: str) -> None:
+def judge(checkpoint: Checkpoint, found: TextFindings, header: Header, type_name: str) -> None:
     """Refuse a file that is not the checkpoint's model."""
     where, remedy = checkpoint.folder, _UNSUPPORTED.format(checkpoint.architecture)
     if found.engine:

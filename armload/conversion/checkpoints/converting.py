@@ -41,9 +41,8 @@ from armload.conversion.checkpoints.projectors import (
 )
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.quantised import check_quantised
+from armload.conversion.checkpoints.soundness import check_templates, check_weights
 from armload.conversion.checkpoints.staging import staged
-from armload.conversion.checkpoints.templates import check_templates
-from armload.conversion.checkpoints.weights import check_weights
 from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
 from armload.core.files import require_room, written_whole
 from armload.core.places import data_path

@@ -120,11 +120,6 @@ class LoadView:
         return by_image_size(record for point in self.points for record in point.observed.records)
 
     @property
-    def has_energy(self) -> bool:
-        """Whether a power meter was read."""
-        return any(point.assessed.energy for point in self.points)
-
-    @property
     def unit(self) -> str:
         """What comes at a rate."""
         held = any(point.assessed.metrics.conversations for point in self.points)

@@ -7,7 +7,6 @@ from collections import Counter
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.telemetry import Telemetry
 from armload.core.columns import Column
 from armload.core.errors import UsageError
 from armload.core.values import counted
@@ -151,7 +150,7 @@ def _pace(loaded: LoadView) -> str:
 
 
 def _board(point: LoadedPoint) -> list[tuple[str, str]]:
-    facts, energy = board_facts(point.assessed.telemetry), point.assessed.energy
+    facts, energy = point.assessed.telemetry.facts(), point.assessed.energy
     if energy:
         each = words.joules_per(
             (energy.joules_per_request, "request"), (energy.joules_per_token, "output token")
@@ -214,36 +213,3 @@ def _settings(loaded: LoadView) -> list[tuple[str, str]]:
         ),
     ]
     return [(label, value) for label, value in rows if value]
-
-
-def board_facts(board: Telemetry) -> list[tuple[str, str]]:
-    """Return what is known of the board at a point, with labels."""
-    slots = ""
-    if board.slots is not None and board.busy_slots is not None:
-        slots = f"{board.busy_slots:.1f} of {board.slots} on average"
-        if board.all_busy_share is not None:
-            slots += f", all {board.all_busy_share:.0%} of the time"
-    step = ""
-    if board.decode_step_s is not None and board.sequences_per_step is not None:
-        step = f"{words.seconds(board.decode_step_s)} (median), {board.sequences_per_step:.1f} "
-        step += "requests each"
-    facts = [
-        ("busy slots", slots),
-        ("decode step", step),
-        ("steps with prompts", _share_of_time(board.prompt_share)),
-        ("waiting for storage", _share_of_time(board.storage_share)),
-        ("read from storage", words.size(board.read_bytes) if board.read_bytes else ""),
-        ("below the highest frequency", _share_of_time(board.throttled_share)),
-        ("highest temperature", "" if board.celsius_max is None else f"{board.celsius_max:.0f} °C"),
-        (
-            "least free memory",
-            words.size(board.memory_available_min_bytes)
-            if board.memory_available_min_bytes is not None
-            else "",
-        ),
-    ]
-    return [(label, fact) for label, fact in facts if fact]
-
-
-def _share_of_time(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%} of the steps' time"

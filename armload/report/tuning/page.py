@@ -15,8 +15,7 @@ from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
 from armload.report.layout import Table
 from armload.report.pages import Page, html
-from armload.report.tuning.effects import effects_figure
-from armload.report.tuning.figures import front_figure, progress_figure
+from armload.report.tuning.figures import effects_figure, front_figure, progress_figure
 from armload.report.tuning.table import settings_table
 from armload.report.tuning.view import TuningView
 from armload.tuning.outcome_words import cost_words, violation_words

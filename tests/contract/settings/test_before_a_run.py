@@ -11,13 +11,12 @@ import pytest
 
 from armload.analysis.conditions_log import read_cache
 from armload.boards.board import Board
-from armload.boards.cooling import cool_down
 from armload.boards.host import Host
 from armload.boards.probe import FoundCluster, probe
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.engines.engine import Settings
-from armload.runs.prepare import Prepared, as_wanted
+from armload.runs.prepare import Prepared, as_wanted, cool_down
 from tests.contract.launching import ran
 from tests.contract.settings.kernel import Kernel, board_host
 

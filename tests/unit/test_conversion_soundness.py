@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from armload.conversion.checkpoints import weights as module
+from armload.conversion.checkpoints import soundness as module
 from armload.conversion.checkpoints.checkpoint import read_checkpoint
-from armload.conversion.checkpoints.weights import check_weights
+from armload.conversion.checkpoints.soundness import check_weights
 from armload.core.errors import DataError
 from armload.core.progress import Silent
 from armload.models.packaged import word_problems_model

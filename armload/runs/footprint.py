@@ -121,7 +121,12 @@ def check_projector(where: Session, engine: Engine, found: Probe, progress: Prog
     if read_operations(answer) is not None:
         write_cached(kept, _Accepted())
         return
-    _refuse(asked.model_copy(update={"model": path}), read_refusal(answer))
+    if refusal := read_refusal(answer):
+        raise DataError(
+            f"{path}: llama.cpp does not take this projector: {refusal.reason}.",
+            "Use a newer llama.cpp with --source, or another model. If the file may be damaged, "
+            "download or convert it again.",
+        )
 
 
 def with_known_memory(

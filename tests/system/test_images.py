@@ -20,8 +20,14 @@ from armload.build.builder import build
 from armload.build.programs import SEEING_SCORER
 from armload.build.target import load_target
 from armload.core.progress import Silent
+from armload.core.workspace import data_names
+from armload.engines.operations import LIST, OPERATIONS_VARIABLE, read_operations
+from armload.engines.perception import ENCODER_VARIABLE, PERCEIVING_PROGRAM, usual_encoder_question
+from armload.models.outline import OUTLINES, load_outline, outlined_projector
 from armload.models.packaged import word_problems_model
 from armload.models.synth import synthesise
+from armload.models.whole_header import encoded
+from armload.runs.here import answer_here
 from tests.chat_models import with_chat_template
 from tests.person import Person
 from tests.projectors import (
@@ -215,6 +221,21 @@ def test_a_projector_that_llama_cpp_does_not_take_is_refused_before_a_copy(ann: 
             assert said in " ".join(refused.split())
             assert projector.name in refused
     assert sorted(board.glob("*")) == before
+
+
+def test_the_projectors_of_the_catalogue_are_taken(tmp_path: Path) -> None:
+    (program,) = build(load_target("host"), programs=[PERCEIVING_PROGRAM])
+    words = ("-m", "x.gguf", "--mmproj", "x.gguf", "--offline")
+    for name in data_names(OUTLINES):
+        found = outlined_projector(load_outline(name))
+        if found is None:
+            continue
+        header, path = encoded(found[1]), tmp_path / f"{name}.gguf"
+        path.write_bytes(header.content)
+        question = {ENCODER_VARIABLE: usual_encoder_question(path), OPERATIONS_VARIABLE: LIST}
+        answer = answer_here(program, words, header, 0, question)
+        assert answer is not None
+        assert read_operations(answer) is not None, f"{name}: {answer[-2000:]}"
 
 
 def test_a_conversation_about_an_image_starts_a_service_with_the_projector(ann: Person) -> None:

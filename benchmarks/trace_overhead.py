@@ -1,6 +1,7 @@
 """How much the trace costs: the same program with and without it, in pairs.
 
     python benchmarks/trace_overhead.py [--of trace|weights] [--pairs 40] [--tokens 128]
+    python benchmarks/trace_overhead.py --of images [--pairs 40]
     python benchmarks/trace_overhead.py --of clocks [--readings 10000]
 
 Builds the pinned engine for this machine's own CPU (minutes, the first time), makes a random
@@ -11,6 +12,10 @@ they fit into memory. Other work on the machine can only make a run slower, so t
 each kind's runs are compared: it prints the difference of the two kinds' tenth percentiles with an
 interval of 95% confidence from the bootstrap over pairs, for the time from prompt to end and for
 CPU time.
+
+With ``--of images``, the program is llama-mtmd-cli with a small model and a tiny projector of
+random weights, which is shown sixteen images in one prompt: little is computed, so that what the
+trace adds to each image shows. Its time is that of the whole process to the first token.
 
 What the clocks of memory and devices add is too little for that. With ``--of clocks``, a program
 made of the trace's own functions reads sensors and writes the end of a step's line, with none and
@@ -28,21 +33,32 @@ import re
 import resource
 import statistics
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from PIL import Image
 from small_model import SHAPE
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from armload.build.backend import native_folder
 from armload.build.builder import build
 from armload.build.helper import any_cpu_compiler
 from armload.build.target import load_target, machine_architecture
 from armload.core.progress import Silent
+from armload.engines.completion import PROGRAM
+from armload.engines.perception import PERCEIVING_PROGRAM
 from armload.engines.weights import MODE_VARIABLE
+from armload.models.packaged import word_problems_model
 from armload.models.synth import synthesise
+from tests.projectors import with_context, write_seeing
 
 RESAMPLES = 2_000
+IMAGES = 16
+"""As many as a prompt may have."""
 
 CLOCKS_VARIABLE = "ARMLOAD_CLOCKS"
 CLOCKS = (0, 1, 4, 16)
@@ -86,9 +102,9 @@ int main(int count, char ** words) {
 """
 
 
-def native_engine() -> Path:
-    """Build llama-completion for this machine, with the trace, and return its path."""
-    (binary,) = build(load_target("host"))
+def native_engine(program: str = PROGRAM) -> Path:
+    """Build a program for this machine, with the trace, and return its path."""
+    (binary,) = build(load_target("host"), programs=[program])
     return binary.path
 
 
@@ -118,6 +134,37 @@ def run(
         raise SystemExit(f"The engine did not print its total time:\n{done.stderr[-2000:]}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return float(total.group(1)) / tokens, 1000 * cpu_s / tokens
+
+
+def see(program: Path, words: Sequence[str], variables: Mapping[str, str]) -> tuple[float, float]:
+    """Return wall and CPU time of a process per image that it is shown, in milliseconds."""
+    environment = {name: value for name, value in os.environ.items() if "ARMLOAD" not in name}
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [
+            *(str(program), *words, "-p", "x", "-n", "1", "-t", "1", "-c", "4096", "--jinja"),
+            *("--temp", "0", "--no-warmup", "--offline"),
+        ],
+        env={**environment, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    wall_s = time.perf_counter() - begun
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return 1000 * wall_s / IMAGES, 1000 * cpu_s / IMAGES
+
+
+def image_words(folder: Path) -> list[str]:
+    """Make a model that sees, its projector and images, and return the options for them."""
+    model, projector = write_seeing(folder, word_problems_model("word-problems:Q8_0"))
+    with_context(model, 4096)
+    images = [folder / f"{number}.png" for number in range(IMAGES)]
+    for each in images:
+        Image.effect_noise((64, 64), 90).convert("RGB").save(each)
+    shown = ",".join(map(str, images))
+    return ["-m", str(model), "--mmproj", str(projector), "--image", shown]
 
 
 def tenth_percentile(samples: list[float]) -> float:
@@ -169,7 +216,7 @@ def print_clocks(folder: Path, readings: int) -> None:
 def main() -> None:
     """Run the benchmark and print its result."""
     parser = argparse.ArgumentParser(description="Measure what the trace costs.")
-    parser.add_argument("--of", choices=("trace", "clocks", "weights"), default="trace")
+    parser.add_argument("--of", choices=("trace", "clocks", "images", "weights"), default="trace")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--readings", type=int, default=10_000)
@@ -178,20 +225,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print_clocks(Path(folder), wanted.readings)
         return
-    program = native_engine()
+    program = native_engine(PERCEIVING_PROGRAM if wanted.of == "images" else PROGRAM)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     chance = random.Random(2)
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder, "model.gguf")
-        synthesise(SHAPE, model, quantisation="Q8_0", seed=1, progress=Silent())
-        measured = {
-            "trace": {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))},
-            "weights": {MODE_VARIABLE: "auto"},
-        }[wanted.of]
+        traced = {"ARMLOAD_TRACE": str(Path(folder, "trace.jsonl"))}
+        measured = {MODE_VARIABLE: "auto"} if wanted.of == "weights" else traced
+        if wanted.of == "images":
+            once = partial(see, program, image_words(Path(folder)))
+        else:
+            model = Path(folder, "model.gguf")
+            synthesise(SHAPE, model, quantisation="Q8_0", seed=1, progress=Silent())
+            once = partial(run, program, model, wanted.tokens)
         # As long as those measured: where the stack begins moves times by more than the trace.
         without = {name[:8] + "X" * len(name[8:]): value for name, value in measured.items()}
-        run(program, model, wanted.tokens, without)
+        once(without)
         plain: list[tuple[float, float]] = []
         others: list[tuple[float, float]] = []
         for _ in range(wanted.pairs):
@@ -201,14 +250,16 @@ def main() -> None:
             ]
             chance.shuffle(kinds)
             for figures, variables in kinds:
-                figures.append(run(program, model, wanted.tokens, variables))
-    print(f"{wanted.pairs} pairs of {wanted.tokens} tokens")
+                figures.append(once(variables))
+    of_what = "image" if wanted.of == "images" else "token"
+    count = IMAGES if wanted.of == "images" else wanted.tokens
+    print(f"{wanted.pairs} pairs of {count} {of_what}s")
     for index, name in enumerate(("wall", "CPU")):
         token_ms = tenth_percentile([result[index] for result in plain])
         pairs = [(one[index], other[index]) for one, other in zip(plain, others, strict=True)]
         added, low, high = (1000 * value for value in interval(pairs))
         print(
-            f"{name} time: {token_ms:.2f} ms per token; {wanted.of}: {added:+.1f} us "
+            f"{name} time: {token_ms:.2f} ms per {of_what}; {wanted.of}: {added:+.1f} us "
             f"({low:+.1f} to {high:+.1f}), that is {added / token_ms / 10:+.3f}% "
             f"({low / token_ms / 10:+.3f} to {high / token_ms / 10:+.3f})"
         )

@@ -67,8 +67,12 @@ class _Written:
         self.writer.close()
 
 
-def write_projector(path: Path, *, width: int) -> Path:
-    """Write a projector of LFM2-VL's type, whose number of tokens follows from the image's size."""
+def write_projector(path: Path, *, width: int, hidden: int = 2 * INNER) -> Path:
+    """Write a projector of LFM2-VL's type, whose number of tokens follows from the image's size.
+
+    Args:
+        hidden: between its last two matrices, which makes them large and takes little time.
+    """
     sizes = {"image_size": SIDE * PATCH, "patch_size": PATCH, "projector.scale_factor": MERGE}
     written = _Written(path, "lfm2", "vision", {**sizes, "projection_dim": width})
     for key in ("image_mean", "image_std"):
@@ -77,23 +81,28 @@ def write_projector(path: Path, *, width: int) -> Path:
     written.add("v.patch_embd.bias", INNER)
     written.add("v.position_embd.weight", SIDE * SIDE, INNER)
     written.add_blocks("v", has_key_bias=True)
-    written.add_linear("mm.1", 2 * INNER, INNER * MERGE * MERGE)
-    written.add_linear("mm.2", width, 2 * INNER)
+    written.add_linear("mm.1", hidden, INNER * MERGE * MERGE)
+    written.add_linear("mm.2", width, hidden)
     written.close()
     return path
 
 
-def write_hearing_projector(path: Path, *, width: int) -> Path:
-    """Write a projector of Qwen2-Audio's type, which takes half a minute at a time."""
-    numbers = {"num_mel_bins": 80, "projection_dim": width}
-    written = _Written(path, "qwen2a", "audio", numbers)
+def write_hearing_projector(path: Path, *, width: int, kind: str = "qwen2a") -> Path:
+    """Write a projector of Qwen2-Audio's or Voxtral's type, which take half a minute at a time."""
+    stack = {"projector.stack_factor": 4} if kind == "voxtral" else {}
+    numbers = {"num_mel_bins": 80, "projection_dim": width, **stack}
+    written = _Written(path, kind, "audio", numbers)
     written.add("a.conv1d.1.weight", INNER, 80, 3)
     written.add("a.conv1d.1.bias", INNER, 1)
     written.add("a.conv1d.2.weight", INNER, INNER, 3)
     written.add("a.conv1d.2.bias", INNER, 1)
     written.add("a.position_embd.weight", 1500, INNER)
     written.add_blocks("a", has_key_bias=False)
-    written.add_linear("mm.a.fc", width, INNER)
+    if kind == "voxtral":
+        written.add_linear("mm.a.mlp.1", width, 4 * INNER, has_bias=False)
+        written.add_linear("mm.a.mlp.2", width, width, has_bias=False)
+    else:
+        written.add_linear("mm.a.fc", width, INNER)
     written.close()
     return path
 

@@ -190,6 +190,12 @@ def remedy(found: Prediction) -> str:
             f"Prompt and output need {least} tokens, but only {largest} fit: use fewer tokens, or "
             "free memory on the board."
         )
+    parts = found.memory
+    if parts and parts.least_bytes - parts.projector_bytes <= parts.available_bytes:
+        return (
+            "Name a smaller projector with --mmproj, such as one in Q8_0, give a smaller image, or "
+            "free memory on the board."
+        )
     return "Even the smallest context does not fit: free memory on the board."
 
 

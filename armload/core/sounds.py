@@ -9,6 +9,7 @@ from pathlib import Path
 from armload.core.bounds import size_words
 from armload.core.errors import DataError
 from armload.core.files import require_file, unreadable
+from armload.core.media_kinds import media_kind
 from armload.core.shell import join
 from armload.core.values import Value, format_seconds
 
@@ -93,16 +94,27 @@ def _ffmpeg(path: Path, *words: str, to: str) -> str:
 
 
 def _seconds(path: Path, content: bytes) -> float:
+    kind = media_kind(content)
     try:
-        if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
-            return _of_wav(path, content)
-        if content[:4] == b"fLaC":
-            return _of_flac(content)
-        if content[:3] == b"ID3" or (content[:1] == b"\xff" and content[1:2] >= b"\xe0"):
-            return _of_mp3(content)
+        match kind and kind.name:
+            case "WAV":
+                return _of_wav(path, content)
+            case "FLAC":
+                return _of_flac(content)
+            case "MP3":
+                return _of_mp3(content)
     except (struct.error, IndexError, ZeroDivisionError) as error:
         raise DataError(f"{path}: damaged: its header makes no sense.", _AGAIN) from error
-    raise DataError(f"{path}: not a sound.", _KINDS)
+    if kind is None:
+        raise DataError(f"{path}: not a sound.", _KINDS)
+    if kind.medium == "image":
+        raise DataError(
+            f"{path}: {kind}, not a sound.", f"{_KINDS} An image is given to bench --image."
+        )
+    raise DataError(
+        f"{path}: {kind}, which engines do not read.",
+        f"Convert it, for example: {_ffmpeg(path, to='converted')}",
+    )
 
 
 def _of_wav(path: Path, content: bytes) -> float:

@@ -21,7 +21,8 @@ class ProgressUpdate:
     """How far a run is.
 
     Attributes:
-        steps: in its trace.
+        steps: in its trace that go through the model; preparing and encoding an image do not.
+        media_steps: of these, those of an image's or a sound's tokens.
         lines: that it has written, whole ones.
         text: the end of what it has written.
         new_lines: whole ones since the last time, however long; over a new connection, all again.
@@ -31,6 +32,7 @@ class ProgressUpdate:
     lines: int
     text: str
     new_lines: tuple[str, ...] = ()
+    media_steps: int = 0
 
 
 Grown = Callable[[ProgressUpdate], None]
@@ -170,6 +172,7 @@ class _Heard:
         self._text_lines = 0
         self._lines = 0
         self._steps = 0
+        self._media_steps = 0
         self._verdict = b""
 
     def take(self, stream: str, data: bytes) -> None:
@@ -185,11 +188,16 @@ class _Heard:
             whole = [each for line in lines if (each := self._whole(line)) is not None]
             self._seen.lines(self._lines, whole)
             self._lines += len(whole)
-            self._steps += sum(each.startswith(b'{"step"') for each in whole)
+            steps = [
+                each for each in whole if each.startswith(b'{"step"') and b'"stage":' not in each
+            ]
+            self._steps += len(steps)
+            self._media_steps += sum(b'"media_tokens":' in each for each in steps)
         text = self._text.decode("utf-8", "ignore")
         self._grown(
             ProgressUpdate(
                 steps=self._steps,
+                media_steps=self._media_steps,
                 lines=self._text_lines,
                 text=text,
                 new_lines=tuple(line.decode("utf-8", "replace") for line in new_lines),

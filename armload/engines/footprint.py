@@ -95,6 +95,9 @@ _OF_HEADER = re.compile(r"\bgguf_\w+: (?!failed)(.+)")
 _OF_FILE = re.compile(r"error loading model: (?:error loading model \w+: )?(.+)")
 _ASSERTED = re.compile(r"llama-model[\w-]*\.cpp:\d+: (GGML_ASSERT\(.+\) failed)")
 """Where a model is loaded; what a graph asserts may lie with the simulation."""
+_OF_PROJECTOR = re.compile(
+    r"(?:clip_init: failed to load model '.*?': (?:\S+: )?|armload: (?=the encoder's graph))(.+)"
+)
 _OF_OPTIONS = re.compile(
     r"llama_init_from_model: (?:failed to initialize the context: )?"
     r"(.*(?:requires|require|divide|support|different).*)"
@@ -112,6 +115,7 @@ def read_refusal(output: str) -> EngineRefusal | None:
         ("file", _OF_HEADER),
         ("file", _OF_FILE),
         ("file", _ASSERTED),
+        ("file", _OF_PROJECTOR),
         ("options", _OF_OPTIONS),
     ):
         for line in output.splitlines():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from armload.boards.board import Board
@@ -209,6 +209,11 @@ class ModelEngine(ModelProgram[AnyPlan]):
         need = self.estimated_memory
         more_bytes = self.more_bytes + self.model.adapter_bytes
         return need.exactly(self.footprint, more_bytes) if self.footprint else need
+
+    @property
+    def projector_file(self) -> Path | None:
+        """By which the model sees or hears, on this machine; none for text alone."""
+        return None
 
     @property
     @abstractmethod

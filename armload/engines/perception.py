@@ -25,12 +25,13 @@ from armload.engines.llama_cpp import (
     offers,
     thread_count,
 )
-from armload.engines.media import MediaNeed, need_of_media
+from armload.engines.media import MediaNeed, media_need, need_of_media
 from armload.engines.output import Output
-from armload.engines.plan import Plan
+from armload.engines.plan import FlashAttention, Plan
 from armload.models.header import read_header
+from armload.models.image_tokens import USUAL_SIZE, EncoderPass
 from armload.models.model import Model
-from armload.models.projector import Projector
+from armload.models.projector import Projector, projector_of_header
 
 PERCEIVING_PROGRAM = "llama-mtmd-cli"
 
@@ -109,8 +110,24 @@ def encoder_simulation(program: Payload, projector: Path, context: RunContext) -
 def encoder_question(media: MediaNeed, plan: Plan, context: RunContext) -> str:
     """Return what that program is told in ``ENCODER_VARIABLE``."""
     threads = thread_count(plan, context.cores, context.most_threads) or 0
-    parts = (f"{each.width}x{each.height}" for each in media.parts)
-    return " ".join((str(threads), str(_FLASH_ATTENTION[plan.flash_attention]), *parts))
+    return _asked_of_encoder(threads, plan.flash_attention, media.parts)
+
+
+def usual_encoder_question(projector: Path) -> str:
+    """Return the same for an image or a sound of usual size, whatever the run.
+
+    Of a kind of which it is not known how llama.cpp cuts an image, no graph is asked for.
+    """
+    header = read_header(projector)
+    media = media_need(projector_of_header(projector, header), header, USUAL_SIZE)
+    return _asked_of_encoder(0, None, media.parts if media else ())
+
+
+def _asked_of_encoder(
+    threads: int, flash_attention: FlashAttention | None, parts: Sequence[EncoderPass]
+) -> str:
+    sizes = (f"{each.width}x{each.height}" for each in parts)
+    return " ".join((str(threads), str(_FLASH_ATTENTION[flash_attention]), *sizes))
 
 
 def with_room(plan: Plan, model: Model, seconds: float = 0.0) -> Plan:
@@ -197,6 +214,10 @@ class Perception(Completion):
         )
 
     @property
+    def projector_file(self) -> Path:
+        return self.projector.path
+
+    @property
     def spreadable(self) -> None:
         """Nothing: the encoder runs on one board."""
         return
@@ -214,6 +235,10 @@ class Perception(Completion):
         """
         asked = super().simulation(context)
         return asked and asked.without("--image")
+
+    def progress(self, now: ProgressUpdate) -> int:
+        """Return the number of tokens: there is text before, between and behind what is given."""
+        return max(0, now.steps - now.media_steps - len(self.media))
 
     def phase(self, now: ProgressUpdate) -> str:
         """Return what comes before the first token."""

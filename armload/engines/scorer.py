@@ -250,6 +250,10 @@ class Scoring(ModelEngine[ScoringPlan]):
         return self.plan.micro_batch_tokens or MICRO_BATCH_TOKENS
 
     @property
+    def projector_file(self) -> Path | None:
+        return self.seen.projector.path if self.seen else None
+
+    @property
     def more_bytes(self) -> int:
         """Of the logits of a pass, and of the projector."""
         return MOST_LOGITS_BYTES + (self.seen.projector.size_bytes if self.seen else 0)

@@ -344,6 +344,10 @@ class Serving(ModelEngine[ServingPlan]):
         return self.projector.size_bytes if self.projector else 0
 
     @property
+    def projector_file(self) -> Path | None:
+        return self.projector.path if self.projector else None
+
+    @property
     def _drafting_bytes(self) -> int:
         plan = self.plan
         if plan.speculate is None:

@@ -216,10 +216,12 @@ def _own(part: Part) -> str:
 
 def unequal(a: TradeoffSide, b: TradeoffSide) -> tuple[str, ...]:
     """Say what is not equal, or not known to be, of two models that answered the same questions."""
+    seen = _unequal_projectors(a, b)
     if a.program is None and b.program is None:
-        return ()
+        return seen
     weights = "the same file" if a.model_sha256 == b.model_sha256 else "files that differ"
     return (
+        *seen,
         f"Chat template: {a.model}: {_template(a)}; {b.model}: {_template(b)}.",
         f"Sampling: {a.model}: {_sampling(a)}; {b.model}: {_sampling(b)}.",
         f"Weights and their type: {weights}.",
@@ -234,6 +236,18 @@ def unequal(a: TradeoffSide, b: TradeoffSide) -> tuple[str, ...]:
             if each.program
         ),
     )
+
+
+def _unequal_projectors(a: TradeoffSide, b: TradeoffSide) -> tuple[str, ...]:
+    """Say by which projectors one model saw images twice; of two models, what limits their tokens.
+
+    Two models have a projector each.
+    """
+    limits = [side.projector and side.projector.image_max_tokens for side in (a, b)]
+    if a.projector == b.projector or (a.model_sha256 != b.model_sha256 and limits[0] == limits[1]):
+        return ()
+    seen = (f"{side.evaluation}: {side.projector or 'none'}" for side in (a, b))
+    return (f"Projector: {'; '.join(seen)}.",)
 
 
 def _template(side: TradeoffSide) -> str:

@@ -55,6 +55,23 @@ class AnsweringProgram(Value):
         return PurePath(program_word(self.words)).name
 
 
+class UsedProjector(Value):
+    """By which projector a model saw a task's images.
+
+    Attributes:
+        file, sha256: its name, and its checksum.
+        image_max_tokens: of one image; none for the projector's own limit.
+    """
+
+    file: str
+    sha256: str
+    image_max_tokens: int | None = None
+
+    def __str__(self) -> str:
+        limit = f", at most {self.image_max_tokens} tokens an image"
+        return f"{self.file}{limit if self.image_max_tokens else ''}, SHA-256 {self.sha256}"
+
+
 class Part(Value):
     """What one model is asked in one way; each of its answers gives a point for each budget.
 
@@ -87,6 +104,17 @@ class Part(Value):
     projector_sha256: str = ""
     image_max_tokens: int | None = None
     program: AnsweringProgram | None = None
+
+    @property
+    def used_projector(self) -> UsedProjector | None:
+        """By which it sees the task's images; none where there are none."""
+        if not self.projector:
+            return None
+        return UsedProjector(
+            file=self.projector,
+            sha256=self.projector_sha256,
+            image_max_tokens=self.image_max_tokens,
+        )
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,13 @@ from armload.engines.answers import (
 from armload.evaluation.answer_energy import AnswerPower, power_of
 from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import LETTERS, Question
-from armload.evaluation.record import AnswerSource, Evaluation, EvaluationFolder, Part
+from armload.evaluation.record import (
+    AnswerSource,
+    Evaluation,
+    EvaluationFolder,
+    Part,
+    UsedProjector,
+)
 
 ABOUT_TEXT: tuple[str, ...] = (DegenerateText.name, TextDiffers.name)
 """Findings on what was written, which takes as long whatever it says."""
@@ -120,6 +126,7 @@ class AccuracyPoint(Value):
     Attributes:
         model, prompt, is_told, concludes: as in the evaluation's part.
         budget: tokens; none for choices.
+        projector: by which it saw the task's images; none without images.
         attempts: one for each answered question.
         failed: why questions have no answer, by their ids; in JSON, how many they are.
         accuracy: share of answers that are right, with Wilson's interval.
@@ -134,6 +141,7 @@ class AccuracyPoint(Value):
     is_told: bool = False
     concludes: bool = False
     budget: int | None = None
+    projector: UsedProjector | None = None
     attempts: tuple[GradedAttempt, ...] = Field(exclude=True)
     failed: Annotated[Mapping[str, str], AsCount] = {}
     accuracy: Accuracy | None = None
@@ -270,6 +278,7 @@ def _point(
         is_told=part.is_told,
         concludes=part.concludes,
         budget=budget,
+        projector=part.used_projector,
         attempts=tuple(attempts),
         failed=failed,
         accuracy=accuracy_of([each.is_correct for each in attempts]) if attempts else None,

@@ -11,7 +11,13 @@ from armload.core.ids import fingerprint_of
 from armload.core.values import Value, counted
 from armload.engines.measurement import KnownAccuracy, Measurement
 from armload.evaluation.question import Question
-from armload.evaluation.record import AnsweringProgram, EvaluationFolder, Part, Template
+from armload.evaluation.record import (
+    AnsweringProgram,
+    EvaluationFolder,
+    Part,
+    Template,
+    UsedProjector,
+)
 from armload.evaluation.results import AccuracyPoint, points_of
 
 
@@ -25,6 +31,7 @@ class TradeoffSide(Value):
         model, model_sha256: of the file.
         points: its own.
         template: for chats.
+        projector: by which it saw the task's images; none without images.
         program: that answered; none for armload's scorer.
     """
 
@@ -36,6 +43,7 @@ class TradeoffSide(Value):
     model_sha256: str
     points: tuple[AccuracyPoint, ...]
     template: Template = "model"
+    projector: UsedProjector | None = None
     program: AnsweringProgram | None = None
 
 
@@ -178,6 +186,7 @@ def _of_model(evaluated: EvaluationFolder, model: str) -> TradeoffSide:
         model_sha256=part.model_sha256,
         points=tuple(point for point in points_of(evaluated) if point.model == model),
         template=part.template,
+        projector=part.used_projector,
         program=part.program,
     )
 

@@ -6,12 +6,16 @@ from armload.boards.failures import SlowCommandError
 from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError, BusyError, ConnectError, DataError, UsageError
 from armload.core.progress import Progress
+from armload.core.shell import quote
 from armload.core.values import Value
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
 from armload.engines.engine import Engine, RunContext, Simulation
 from armload.engines.footprint import EngineRefusal, Footprint, read_footprint, read_refusal
+from armload.engines.llama_cpp import offers
 from armload.engines.model_program import ModelEngine
+from armload.engines.operations import LIST, OPERATIONS_VARIABLE, read_operations
+from armload.engines.perception import ENCODER_VARIABLE, usual_encoder_question
 from armload.engines.weights import BoardMemory
 from armload.models.find import shown_name
 from armload.models.whole_header import WholeHeader, whole_header
@@ -34,7 +38,7 @@ def checked_memory(
 ) -> Engine:
     """Return an engine that knows what memory it takes, where that may decide how it runs.
 
-    A model that llama.cpp would not load is refused.
+    A model or a projector that llama.cpp would not load is refused.
 
     Args:
         decides: the board's memory does; else only the model is checked.
@@ -43,6 +47,7 @@ def checked_memory(
     if need is None:
         return engine
     is_accepted = accepted(where, engine, found, progress)
+    check_projector(where, engine, found, progress)
     available_bytes = BoardMemory.of(found.conditions).available_bytes
     is_hopeless = need.kv_is_exact and need.kv_bytes > available_bytes
     is_certain = CERTAIN * (need.weights_bytes + need.own_bytes) <= available_bytes
@@ -78,6 +83,50 @@ def accepted(where: Session, engine: Engine, found: Probe, progress: Progress) -
         return False
     write_cached(kept, _Accepted())
     return True
+
+
+def check_projector(where: Session, engine: Engine, found: Probe, progress: Progress) -> None:
+    """Refuse a projector that llama.cpp does not load, or by which its encoder would end.
+
+    The program is asked on this machine, or on the board where this one cannot run it. An answer
+    that says nothing of the projector is left to the run.
+
+    Raises:
+        DataError: it is refused; says why.
+    """
+    context = _context(where, engine, found)
+    asked = engine.simulation(context)
+    if asked is None or not isinstance(engine, ModelEngine) or engine.projector_file is None:
+        return
+    path = engine.projector_file
+    if not offers(engine.binary.path, ENCODER_VARIABLE):
+        return
+    header = whole_header(path)
+    question = {ENCODER_VARIABLE: usual_encoder_question(path), OPERATIONS_VARIABLE: LIST}
+    identity = [engine.binary.sha256, *question.values(), header.file_bytes]
+    kept = cached_path("footprints/projector", identity, header.content)
+    if read_cached(_Accepted, kept) is not None:
+        return
+    words = words_of(asked, context.launcher)
+    with progress.step(f"Checking {shown_name(path)} with llama.cpp"):
+        answer = answer_here(engine.binary, words, header, 0, question)
+        if answer is None:
+            host, board = where.connection.host, where.connection.board
+            deploy(host, board, (asked.program,), progress)
+            also = " ".join(f"{name}={quote(value)}" for name, value in question.items())
+            try:
+                answer = answer_of(host, asked, header, timeout_s=_TIME_LIMIT_S, also=also)
+            except SlowCommandError:
+                return
+    if read_operations(answer) is not None:
+        write_cached(kept, _Accepted())
+        return
+    if refusal := read_refusal(answer):
+        raise DataError(
+            f"{path}: llama.cpp does not take this projector: {refusal.reason}.",
+            "Use a newer llama.cpp with --source, or another model. If the file may be damaged, "
+            "download or convert it again.",
+        )
 
 
 def with_known_memory(

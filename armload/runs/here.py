@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from armload.build.binary import Binary
 from armload.build.builder import build
@@ -32,12 +33,17 @@ _NO_FILE = PurePosixPath("/nonexistent.gguf")
 
 
 def answer_here(
-    binary: Binary, words: Sequence[str], header: WholeHeader, batch_tokens: int
+    binary: Binary,
+    words: Sequence[str],
+    header: WholeHeader,
+    batch_tokens: int,
+    also: Mapping[str, str] = MappingProxyType({}),
 ) -> str | None:
     """Let a program say what it would do with a model; return what it wrote.
 
     Args:
         words: of its command line, without the program.
+        also: further variables for it.
 
     Returns:
         None where this machine cannot run it, it did not end in time, or wrote too much.
@@ -46,7 +52,8 @@ def answer_here(
     if before is None:
         return None
     # llama.cpp takes options from variables, which are those of somebody else's programs.
-    environment = {FOOTPRINT_VARIABLE: f"{header.file_bytes},{batch_tokens}", "LC_ALL": "C"}
+    size = f"{header.file_bytes},{batch_tokens}"
+    environment = {FOOTPRINT_VARIABLE: size, "LC_ALL": "C", **also}
     try:
         done = run_bounded(
             [*before, str(binary.path), *words],

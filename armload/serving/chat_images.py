@@ -24,7 +24,8 @@ def require_images(partner: ChatPartner) -> None:
     if partner.properties.takes_images is False:
         raise UsageError(
             f"{partner.place}: {partner.target.model} takes no images.",
-            "Use a service of a model with vision, which was started with its projector.",
+            "Use a service of a model with vision, which was started with its projector: --mmproj "
+            "auto.",
         )
 
 

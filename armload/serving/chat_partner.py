@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.retry import with_retries
 from armload.engines.service_plan import ServingPlan
 from armload.models.find import model_called
+from armload.models.find_projector import AUTO
 from armload.runs.api_keys import key_on_board
 from armload.runs.request import Request
 from armload.serving.dialects.openai import OpenAi, OpenAiChat
@@ -110,30 +111,38 @@ class ChatPartner:
 
 @contextmanager
 def partner_on_board(
-    request: Request, model: str, plan: ServingPlan | None, progress: Progress
+    request: Request,
+    model: str,
+    plan: ServingPlan | None,
+    progress: Progress,
+    *,
+    shows_images: bool = False,
 ) -> Iterator[ChatPartner]:
     """Yield the service that runs on a board, or one that runs until the block ends.
 
     Args:
         model: empty for that of the service there, or else the usual one.
         plan: how to serve it; none takes a running service as it is.
+        shows_images: one that is started has the model's projector, unless the plan names one.
 
     Raises:
         ArmloadError: there is none, and none can be started.
     """
     (name,) = boards_called([request.board])
-    found = None
-    if plan is None and not is_group(name):
-        found = _running(load_board(name), model, progress)
+    may_run = plan is None and not is_group(name)
+    running = services(load_board(name), progress) if may_run else []
+    found = _running(name, running, model)
     if found is not None:
         with _attached(load_board(name), found, progress) as partner:
             yield partner
         return
     chosen = model or DEMO
     trained_tokens = model_called(chosen, progress).context_length
-    usual = {"slots": 1, "context_tokens": min(CONTEXT_TOKENS, trained_tokens)}
-    if plan is not None:
-        given = {field: getattr(plan, field) for field in plan.model_fields_set}
+    usual: dict[str, Any] = {"slots": 1, "context_tokens": min(CONTEXT_TOKENS, trained_tokens)}
+    if shows_images:
+        usual["mmproj"] = AUTO
+    if plan is not None or (may_run and not running):
+        given = {field: getattr(plan, field) for field in plan.model_fields_set} if plan else {}
         plan = ServingPlan.model_validate({**usual, **given})
     with served(
         request, chosen, plan, progress, usual=ServingPlan.model_validate(usual)
@@ -144,12 +153,11 @@ def partner_on_board(
         yield ChatPartner(target, partial(service.check, is_certain=True), is_ours=True)
 
 
-def _running(board: Board, model: str, progress: Progress) -> RunningService | None:
-    """Return the service of a model on a board, or the only one there; none where there is none.
+def _running(board: str, every: Sequence[RunningService], model: str) -> RunningService | None:
+    """Return the service of a model among those of a board, or the only one there.
 
     A model that is named by a file here is found by its content, when it is served.
     """
-    every = services(board, progress)
     if model:
         is_file = Path(model).expanduser().exists()
         names = {model, model.removesuffix(".gguf")}
@@ -157,7 +165,7 @@ def _running(board: Board, model: str, progress: Progress) -> RunningService | N
         return alike[0] if alike and not is_file else None
     if len(every) > 1:
         listed = ", ".join(each.model for each in every)
-        raise UsageError(f"{board.name} serves {listed}.", "Choose one with --model.")
+        raise UsageError(f"{board} serves {listed}.", "Choose one with --model.")
     return every[0] if every else None
 
 

@@ -8,6 +8,7 @@ import json
 import subprocess
 import wave
 from collections import Counter
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,8 +20,14 @@ from armload.build.builder import build
 from armload.build.programs import SEEING_SCORER
 from armload.build.target import load_target
 from armload.core.progress import Silent
+from armload.core.workspace import data_names
+from armload.engines.operations import LIST, OPERATIONS_VARIABLE, read_operations
+from armload.engines.perception import ENCODER_VARIABLE, PERCEIVING_PROGRAM, usual_encoder_question
+from armload.models.outline import OUTLINES, load_outline, outlined_projector
 from armload.models.packaged import word_problems_model
 from armload.models.synth import synthesise
+from armload.models.whole_header import encoded
+from armload.runs.here import answer_here
 from tests.chat_models import with_chat_template
 from tests.person import Person
 from tests.projectors import (
@@ -148,19 +155,29 @@ def test_the_weights_of_a_model_that_sees_are_streamed_after_the_last_image(ann:
     assert memory["window_bytes"] > 0
 
 
-def test_a_sound_is_heard_in_half_minutes(ann: Person) -> None:
+def _write_sound(path: Path, seconds: int) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(1)
+        file.setframerate(16_000)
+        file.writeframes(b"\x80" * seconds * 16_000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def hearing(ann: Person) -> Path:
+    """A model that hears half a minute at a time, with its projector beside it."""
     folder = ann.folder / "hearing"
     folder.mkdir()
     model, seeing = write_seeing(folder, word_problems_model("word-problems:Q8_0"))
     seeing.unlink()
-    with_context(model, 2048)
     write_hearing_projector(folder / "mmproj.gguf", width=256)
-    with wave.open(str(folder / "s.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes(bytes(2 * 16_000))
-    words = ("--model", str(model), "--audio", str(folder / "s.wav"), "-n", "4")
+    return with_context(model, 2048)
+
+
+def test_a_sound_is_heard_in_half_minutes(ann: Person, hearing: Path) -> None:
+    sound = _write_sound(ann.folder / "s.wav", 1)
+    words = ("--model", str(hearing), "--audio", str(sound), "-n", "4")
     run = ann.benches(*words, "--prompt", QUESTION, board=BOARD)
     assert run["audio"]["seconds"] == 1.0
     stages = {each["name"]: each for each in run["summary"]["stages"]}
@@ -181,6 +198,57 @@ def test_what_does_not_fit_is_refused_before_a_copy(ann: Person) -> None:
     ):
         assert said in _bench(ann, *words, status=status).stderr
     assert sorted(board.glob("*")) == before
+
+
+def test_a_projector_that_llama_cpp_does_not_take_is_refused_before_a_copy(ann: Person) -> None:
+    board = ann.folder / "board" / "models"
+    before = sorted(board.glob("*"))
+    voxtral = write_hearing_projector(ann.folder / "voxtral.gguf", width=256, kind="voxtral")
+    unknown = ann.folder / "unknown.gguf"
+    content = voxtral.read_bytes().replace(b"voxtral", b"vortexx")
+    unknown.write_bytes(content)
+    _write_sound(ann.folder / "short.wav", 1)
+    for projector, said in (
+        (voxtral, "gives 188 tokens, and llama.cpp expects 187"),
+        (unknown, "unknown projector type: vortexx"),
+    ):
+        for words in (
+            ("bench", "--audio", "short.wav", "--prompt", QUESTION, "-n", "2"),
+            ("serve", "--context", "512"),
+        ):
+            model = ("--board", BOARD, "--model", "seeing-Q8_0.gguf", "--mmproj", projector.name)
+            refused = ann.types(*words, *model, status=3).stderr
+            assert said in " ".join(refused.split())
+            assert projector.name in refused
+    assert sorted(board.glob("*")) == before
+
+
+def test_the_projectors_of_the_catalogue_are_taken(tmp_path: Path) -> None:
+    (program,) = build(load_target("host"), programs=[PERCEIVING_PROGRAM])
+    words = ("-m", "x.gguf", "--mmproj", "x.gguf", "--offline")
+    for name in data_names(OUTLINES):
+        found = outlined_projector(load_outline(name))
+        if found is None:
+            continue
+        header, path = encoded(found[1]), tmp_path / f"{name}.gguf"
+        path.write_bytes(header.content)
+        question = {ENCODER_VARIABLE: usual_encoder_question(path), OPERATIONS_VARIABLE: LIST}
+        answer = answer_here(program, words, header, 0, question)
+        assert answer is not None
+        assert read_operations(answer) is not None, f"{name}: {answer[-2000:]}"
+
+
+def test_a_conversation_about_an_image_starts_a_service_with_the_projector(ann: Person) -> None:
+    words = ("--board", BOARD, "--image", "a.png", "--n-predict", "4")
+    asked = ("--context", "512", "--threads", "1")
+    answer = json.loads(ann.chats(QUESTION, *words, *asked, "--model", "seeing-Q8_0.gguf").stdout)
+    assert answer["prompt_tokens"] > 70
+    (ann.folder / "deaf").mkdir()
+    text = ann.folder / "deaf" / "text.gguf"
+    text.symlink_to(word_problems_model("word-problems:Q8_0"))
+    refused = ann.chats(QUESTION, *words, "--model", str(text), status=2).stderr
+    assert "no projector" in refused
+    assert "Compiling" not in refused
 
 
 def test_a_service_answers_about_an_image_and_fetches_none(ann: Person) -> None:
@@ -225,6 +293,29 @@ def test_a_service_refuses_what_is_no_image_and_goes_on(ann: Person) -> None:
         assert asked(whole) == 200
 
 
+def test_a_service_hears_a_sound_and_refuses_one_of_an_hour(ann: Person, hearing: Path) -> None:
+    short, long = (_write_sound(ann.folder / f"{each}.wav", each) for each in (1, 3600))
+    words = ("--model", str(hearing), "--mmproj", "auto", "--context", "2048", "--slots", "1")
+    with serving(ann, *words, "--threads", "1", board=BOARD) as service:
+
+        def asked(sound: bytes) -> tuple[int, int]:
+            data = base64.b64encode(sound).decode()
+            content = [
+                {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}},
+                {"type": "text", "text": QUESTION},
+            ]
+            message = {"role": "user", "content": content}
+            answer = service.ask("v1/chat/completions", messages=[message], max_tokens=2)
+            return answer.status_code, answer.json().get("usage", {}).get("prompt_tokens", 0)
+
+        assert asked(long.read_bytes()) == (400, 0)
+        status, tokens = asked(short.read_bytes())
+        assert status == 200
+        assert tokens > 750
+    logs = (each.read_text() for each in ann.runs.glob("*/stderr"))
+    assert any("refused a sound of more than ten minutes" in each for each in logs)
+
+
 def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:
     small = _run(ann, "--image", "b.jpg", "--stop-at-end")["text"]
     large = _run(ann, "--image", "a.png", "--stop-at-end")["text"]
@@ -247,6 +338,7 @@ def test_an_evaluation_shows_each_question_its_own_image(ann: Person) -> None:
     assert texts["3"] not in (texts["1"], texts["2"])
     (point,) = found["points"]
     assert (point["accuracy"]["correct"], point["accuracy"]["questions"]) == (1, 3)
+    assert point["projector"]["file"] == "mmproj-seeing-f32.gguf"
     asked = json.loads((folder / "evaluation.json").read_text())
     assert asked["parts"][0]["projector"] == "mmproj-seeing-f32.gguf"
     questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]

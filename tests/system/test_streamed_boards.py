@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
@@ -21,7 +22,9 @@ from armload.boards.virtual.state import socket_path
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
 from armload.runs import store
+from tests.chat_models import with_chat_template
 from tests.person import Person
+from tests.projectors import TEMPLATE, write_projector
 from tests.split import in_two_parts
 from tests.system.people import MODELS, RUNS, add_by_ssh, switched_on
 from tests.system.streaming import COVERED, EXPERTS, LARGE
@@ -311,6 +314,52 @@ def test_a_mixture_of_experts_that_exceeds_memory_is_streamed_and_shows_its_hits
     assert run.prediction is not None
     assert run.prediction.hit_rate is not None
     assert run.prediction.hit_rate.kind == "assumed"
+
+
+@pytest.fixture
+def roomier(ann: Person) -> Iterator[str]:
+    """A board on which llama.cpp can reserve 158 MiB of address space for an encoder's graph."""
+    slow = "{memory: 224 MiB, disk_read_bytes_per_s: 40 MB}"
+    ann.add_board("roomier", f"extends: single-core\nreach: {slow}\n")
+    yield "roomier"
+    ann.types("board.down", "--board", "roomier", "--yes")
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/engines/perception.py", "armload/runs/media.py"])
+def test_a_model_larger_than_memory_sees_an_image_and_keeps_as_many_weights(
+    ann: Person, roomier: str
+) -> None:
+    model = with_chat_template(ann.folder / "large.gguf", ann.folder / "seeing.gguf", TEMPLATE)
+    projector = write_projector(
+        ann.folder / "mmproj-seeing.gguf", width=LARGE.width, hidden=1 << 14
+    )
+    Image.effect_noise((128, 128), 90).convert("RGB").save(ann.folder / "a.png")
+    words = ("--model", model.name, "--prompt", "x", "-n", "4")
+    seen = (*words, "--image", "a.png")
+    plain = Run.model_validate(ann.benches(*words, board=roomier))
+    mapped = Run.model_validate(ann.benches(*seen, "--weights", "mapped", board=roomier))
+    run = Run.model_validate(ann.benches(*seen, board=roomier))
+    assert run.environment["ARMLOAD_WEIGHTS"] == "streamed"
+    assert run.text == mapped.text
+    weights, without = streamed_weights(run.trace), streamed_weights(plain.trace)
+    assert weights is not None
+    assert without is not None
+    projector_bytes = projector.stat().st_size
+    # The projector would not have fitted beside what is locked after it was released.
+    assert run.before.memory_available_bytes < weights.locked_bytes + projector_bytes
+    assert weights.locked_bytes > without.locked_bytes - 0.2 * projector_bytes
+    assert weights.released_bytes == 0
+    (encoder,) = (each for each in run.steps if each.stage == "encoder")
+    assert encoder.rss_bytes > projector_bytes
+    assert not encoder.locked_bytes
+    assert "streaming" not in {finding.name for finding in run.verdict.findings}
+    for step in generating(run.steps):
+        assert abs((step.read_bytes or 0) - weights.streamed_bytes) < 0.1 * weights.weights_bytes
+    assert run.prediction is not None
+    assert run.prediction.verdict == "streams"
+    too_large = write_projector(ann.folder / "huge.gguf", width=LARGE.width, hidden=1 << 16)
+    refused = ann.types(*("bench", "--board", roomier, *seen, "--mmproj", too_large.name), status=7)
+    assert "Name a smaller projector with --mmproj" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.exhaustive(

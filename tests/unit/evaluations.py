@@ -45,11 +45,13 @@ def evaluated(
     parallel: int = 1,
     variants: int = 1,
     models: tuple[str, str] = ("a", "b"),
+    projector: str = "",
 ) -> EvaluationFolder:
     """An evaluation in which the first model is right more often and slower, the other fails once.
 
     Args:
         variants: prompts of which both are asked all.
+        projector: by which both saw images; empty for none.
     """
     parts = [
         Part(
@@ -58,6 +60,8 @@ def evaluated(
             model_reference=name,
             prompt=prompt,
             budgets=BUDGETS,
+            projector=projector,
+            projector_sha256="c" * 64 if projector else "",
         )
         for prompt in ("steps", *(f"prompt{number}" for number in range(2, variants + 1)))
         for name in models

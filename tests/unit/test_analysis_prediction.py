@@ -238,6 +238,16 @@ def test_a_cache_that_does_not_fit_is_refused_with_the_context_that_would() -> N
     assert remedy(nothing).startswith("Even the smallest context")
 
 
+def test_a_projector_that_does_not_fit_is_what_has_to_be_smaller() -> None:
+    large = need().model_copy(update={"projector_bytes": 1_900 * MB})
+    found = predicted(large, resources(), computing(1.9), may_stream=True)
+    assert found.verdict == "cannot run"
+    assert "the projector with its buffers (1.9 GB)" in refusal("m", "b", found)
+    assert remedy(found).startswith("Name a smaller projector with --mmproj")
+    nothing = predicted(large, resources(available=50 * MB), computing(1.9))
+    assert remedy(nothing).startswith("Even the smallest context")
+
+
 @pytest.mark.parametrize(
     ("kind", "fewer"), [("slot", "fewer --slots"), ("question", "a smaller --parallel")]
 )

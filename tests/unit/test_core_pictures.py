@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from armload.core.errors import DataError, UsageError
-from armload.core.pictures import MOST_PIXELS, picture_files, read_picture
+from armload.core.pictures import MOST_BYTES, MOST_PIXELS, picture_files, read_picture
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +115,27 @@ def test_a_text_called_png_is_refused(tmp_path: Path) -> None:
     path.write_text("hello\n")
     with pytest.raises(DataError, match="not an image"):
         read_picture(path)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "said", "remedy"),
+    [
+        (b"RIFF\0\0\0\0WAVEfmt ", "a WAV sound, not an image", "bench --audio"),
+        (b"ID3\x04", "an MP3 sound, not an image", "bench --audio"),
+        (b"\0\0\0\x18ftypheic", "a HEIC image, which engines do not read", "-converted.png"),
+        (b"MZ", "not an image", "Give a PNG"),
+    ],
+)
+def test_what_is_no_image_is_called_what_it_is_however_large(
+    tmp_path: Path, beginning: bytes, said: str, remedy: str
+) -> None:
+    path = tmp_path / "a.png"
+    with path.open("wb") as file:
+        file.write(beginning)
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(DataError, match=said) as refused:
+        read_picture(path)
+    assert remedy in refused.value.remedy
 
 
 def test_more_than_eight_bits_for_a_colour_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import DataError
-from armload.core.sounds import read_sound
+from armload.core.sounds import MOST_BYTES, read_sound
 
 
 def _wav(path: Path, seconds: float, hertz: int = 8000) -> Path:
@@ -79,3 +79,24 @@ def test_what_is_no_sound_is_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError):
         read_sound(path)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "said", "remedy"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "a PNG image, not a sound", "bench --image"),
+        (b"\xff\xd8\xff\xe0", "a JPEG image, not a sound", "bench --image"),
+        (b"OggS", "an Ogg sound, which engines do not read", "ffmpeg -i"),
+        (b"hello", "not a sound", "Give a WAV"),
+    ],
+)
+def test_what_is_no_sound_is_called_what_it_is_however_large(
+    tmp_path: Path, beginning: bytes, said: str, remedy: str
+) -> None:
+    path = tmp_path / "a.wav"
+    with path.open("wb") as file:
+        file.write(beginning)
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(DataError, match=said) as refused:
+        read_sound(path)
+    assert remedy in refused.value.remedy

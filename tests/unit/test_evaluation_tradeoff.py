@@ -65,6 +65,20 @@ def test_a_model_whose_name_is_part_of_the_others_can_be_named() -> None:
         find_sides("latest:q", "latest:tuned")
 
 
+def test_projectors_are_named_and_two_of_one_model_are_told_apart() -> None:
+    first = evaluated(fails=False, projector="mmproj-f16.gguf").evaluation.id
+    sides = find_sides(first, "")
+    (found,) = trade(*sides)
+    assert found.unequal == ()
+    page = TradeoffResult(sides=sides, found=(found,)).files["page"].read_text()
+    assert page.count(f"mmproj-f16.gguf, SHA-256 {'c' * 64}") == 2
+    other = evaluated(fails=False, projector="mmproj-q8_0.gguf").evaluation.id
+    (found,) = trade(*find_sides(f"{first}:a", f"{other}:a"))
+    (said,) = found.unequal
+    assert f"{first}: mmproj-f16.gguf" in said
+    assert f"{other}: mmproj-q8_0.gguf" in said
+
+
 def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
     evaluated()
     sides = find_sides("latest", "")

@@ -34,6 +34,16 @@ LOADING = "0.01.139.863 E llama_model_load: error loading model: "
         ),
         ("/x/llama-model.cpp:1: GGML_ASSERT(n_expert > 0) failed", "file", "n_expert > 0"),
         (
+            "clip_init: failed to load model '/proc/self/fd/3': load_hparams: unknown type: x",
+            "file",
+            "unknown type: x",
+        ),
+        (
+            "armload: the encoder's graph gives 188 tokens, and llama.cpp expects 187",
+            "file",
+            "the encoder's graph gives 188",
+        ),
+        (
             "E llama_init_from_model: K cache type q8_0 with block size 32 does not divide 48",
             "options",
             "does not divide",
@@ -55,6 +65,7 @@ def test_the_engines_reason_is_found(output: str, kind: str, reason: str) -> Non
         "Killed",
         f"{LOADING}failed to open /proc/self/fd/3",
         f"{LOADING}unable to allocate CPU buffer",
+        "clip_init: failed to load model '/proc/self/fd/3': failed to open /proc/self/fd/3",
         "E llama_init_from_model: failed to initialize the context: failed to allocate compute pp",
         "qemu: uncaught target signal 4 (Illegal instruction) - core dumped",
     ],

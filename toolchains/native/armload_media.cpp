@@ -5,6 +5,7 @@
 // attention as llama.cpp chooses, off or on; and the size of each part of an image.
 
 #include "armload_projector.h"
+#include "armload_sound.h"
 #include "armload_trace.h"
 #include "download.h"
 #include "mtmd-helper.h"
@@ -117,15 +118,17 @@ int32_t encode_from(const mtmd_input_chunks * chunks, size_t & next) {
         _exit(1);
     }
     std::vector<clip_image_f32_batch> parts;
+    std::vector<int>                  tokens;
     while (words >> width >> between >> height) {
         clip_image_f32_batch one;
         one.is_audio = found.ctx_v == nullptr;
         one.entries.emplace_back();
         one.entries.back().set_size({ width, height }, false, one.is_audio);
+        tokens.push_back(clip_n_output_tokens(encoder, &one.entries.back()));
         parts.push_back(std::move(one));
     }
     armload_answer_encoder_operations(
-        parts.size(),
+        tokens,
         [&](size_t part) {
             std::vector<float> embeddings;
             clip_image_batch_encode(encoder, 1, &parts[part], embeddings);
@@ -176,6 +179,10 @@ mtmd_helper_bitmap_wrapper armload_mtmd_helper_bitmap_init_from_buf(const mtmd_c
         stbi_info_from_memory(content, static_cast<int>(bytes), &width, &height, &channels) != 0 &&
         static_cast<int64_t>(width) * height > MOST_PIXELS) {
         fprintf(stderr, "armload: refused an image of %d x %d pixels\n", width, height);
+        return {};
+    }
+    if (armload_is_long_sound(content, bytes)) {
+        fprintf(stderr, "armload: refused a sound of more than ten minutes, or of unknown length\n");
         return {};
     }
     const stage reading(PREPROCESSING);

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -653,7 +654,8 @@ namespace {
 
 struct GraphIsListed {};
 
-List * encoder_list = nullptr;
+List * encoder_list    = nullptr;
+int    expected_tokens = 0;
 
 }  // namespace
 
@@ -667,6 +669,13 @@ bool armload_backend_sched_reserve(ggml_backend_sched_t sched, ggml_cgraph * gra
         encoder_list->graphs.back().compute_bytes +=
             ggml_backend_sched_get_buffer_size(sched, ggml_backend_sched_get_backend(sched, i));
     }
+    // llama.cpp compares them when the graph is computed, and ends.
+    const int64_t tokens = ggml_graph_node(graph, -1)->ne[1];
+    if (tokens != expected_tokens) {
+        fprintf(stderr, "armload: the encoder's graph gives %" PRId64 " tokens, and llama.cpp expects %d\n", tokens,
+                expected_tokens);
+        _exit(1);
+    }
     throw GraphIsListed();
 }
 
@@ -674,11 +683,12 @@ void armload_answer_operations(llama_model * model, const llama_context_params &
     answer(list_of(model, wanted), load_s, wanted.n_threads, wanted.n_threads_batch);
 }
 
-void armload_answer_encoder_operations(size_t parts, const std::function<void(size_t)> & build, int threads,
-                                       double load_s) {
+void armload_answer_encoder_operations(const std::vector<int> & tokens, const std::function<void(size_t)> & build,
+                                       int threads, double load_s) {
     List list;
     encoder_list = &list;
-    for (size_t part = 0; part < parts; ++part) {
+    for (size_t part = 0; part < tokens.size(); ++part) {
+        expected_tokens = tokens[part];
         try {
             build(part);
         } catch (const GraphIsListed &) {

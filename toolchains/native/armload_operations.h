@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <vector>
 
 bool armload_operations_are_asked();
 
@@ -14,8 +15,9 @@ bool armload_operations_are_asked();
 [[noreturn]] void armload_answer_operations(llama_model * model, const llama_context_params & wanted, double load_s);
 
 // The same of an encoder, which is let build the graph of each part of an image, and does not come
-// back from it.
-[[noreturn]] void armload_answer_encoder_operations(size_t parts, const std::function<void(size_t)> & build,
+// back from it. A graph must give the tokens that llama.cpp expects of the part.
+[[noreturn]] void armload_answer_encoder_operations(const std::vector<int> & tokens,
+                                                    const std::function<void(size_t)> & build,
                                                     int threads, double load_s);
 
 // What libmtmd calls in the place of ggml's function when an encoder's graph is built.

@@ -26,6 +26,7 @@ from armload.engines.plan import (
     Computation,
     FlashAttention,
     KvType,
+    MediaPath,
     Temperature,
     Threads,
     TokenCount,
@@ -56,6 +57,17 @@ class StartedService(Computation):
     ] = None
     kv_type: Annotated[KvType | None, KV_TYPE.of_one("f16")] = None
     flash_attention: Annotated[FlashAttention | None, FLASH_ATTENTION.of_one("auto")] = None
+    mmproj: Annotated[
+        MediaPath | None,
+        Option(
+            "projector of a model that takes images, a file or hf:ORG/REPO/FILE.gguf; auto: the "
+            "mmproj file beside the model, or in its repository; none: text alone",
+            "FILE|AUTO|NONE",
+            "auto with --image, else none",
+            heading="Service",
+            takes="file",
+        ),
+    ] = None
 
 
 _ON_BOARD = (
@@ -219,7 +231,9 @@ def _partner(options: ChatOptions, progress: Progress) -> Iterator[ChatPartner]:
                 yield partner
             return
     request = options.part(Request).model_copy(update={"board": board})
-    with partner_on_board(request, options.model, plan, progress) as partner:
+    with partner_on_board(
+        request, options.model, plan, progress, shows_images=bool(options.image)
+    ) as partner:
         yield partner
 
 

@@ -132,9 +132,9 @@ class EvaluationResult(Result):
 def _seen_by(parts: Sequence[EvaluatedPart]) -> list[str]:
     """Say by which projector each model saw the task's images."""
     found = (
-        f"{model} saw images through {projector} (SHA-256 {sha256[:12]})."
-        for (model, _), *seen in (part.files for part in parts)
-        for projector, sha256 in seen
+        f"{part.model} saw images through {part.used_projector}."
+        for part in parts
+        if part.used_projector
     )
     return list(dict.fromkeys(found))
 

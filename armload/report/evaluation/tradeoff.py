@@ -85,8 +85,13 @@ class TradeoffResult(Result):
                 "doubts": [*self.found[0].unequal, *doubts(self.found)],
                 "ways": ways,
                 "evaluations": [
-                    (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}")
+                    each
                     for side in self.sides
+                    for each in (
+                        (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}"),
+                        ("its projector", str(side.projector or "")),
+                    )
+                    if each[1]
                 ],
             },
         )

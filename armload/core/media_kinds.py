@@ -1,0 +1,70 @@
+"""What kind of image or sound a file is, by how it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from armload.core.files import unreadable
+
+BEGINNING_BYTES = 16
+
+
+class MediaKind(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        medium: what it holds.
+        name: of its format.
+        is_read: engines are given it, as it is or converted.
+    """
+
+    medium: Literal["image", "sound"]
+    name: str
+    is_read: bool = True
+
+    def __str__(self) -> str:
+        article = "an" if self.name[0] in "AMO" else "a"
+        return f"{article} {self.name} {self.medium}"
+
+
+_KINDS: tuple[tuple[int, bytes, MediaKind], ...] = (
+    (0, b"\x89PNG", MediaKind("image", "PNG")),
+    (0, b"\xff\xd8", MediaKind("image", "JPEG")),
+    (0, b"GIF8", MediaKind("image", "GIF")),
+    (0, b"BM", MediaKind("image", "BMP")),
+    (8, b"WEBP", MediaKind("image", "WebP")),
+    (0, b"II*\0", MediaKind("image", "TIFF", is_read=False)),
+    (0, b"MM\0*", MediaKind("image", "TIFF", is_read=False)),
+    (4, b"ftyphei", MediaKind("image", "HEIC", is_read=False)),
+    (4, b"ftypmif1", MediaKind("image", "HEIC", is_read=False)),
+    (4, b"ftypavif", MediaKind("image", "AVIF", is_read=False)),
+    (8, b"WAVE", MediaKind("sound", "WAV")),
+    (0, b"fLaC", MediaKind("sound", "FLAC")),
+    (0, b"ID3", MediaKind("sound", "MP3")),
+    (0, b"OggS", MediaKind("sound", "Ogg", is_read=False)),
+    (4, b"ftypM4A", MediaKind("sound", "M4A", is_read=False)),
+)
+_MP3_FRAME = MediaKind("sound", "MP3")
+
+
+def media_kind(beginning: bytes) -> MediaKind | None:
+    """Return what kind of file begins with these bytes; none of another kind."""
+    for at, signature, kind in _KINDS:
+        if beginning[at:].startswith(signature):
+            return kind
+    is_frame = beginning[:1] == b"\xff" and beginning[1:2] >= b"\xe0"
+    return _MP3_FRAME if is_frame else None
+
+
+def media_kind_of(path: Path) -> MediaKind | None:
+    """Return the same of a file.
+
+    Raises:
+        DiskError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return media_kind(file.read(BEGINNING_BYTES))
+    except OSError as error:
+        raise unreadable(path, error) from error

@@ -154,14 +154,13 @@ class OutOfTime(Stop):
     workstation: Workstation | None = None
 
     def fact(self) -> str:
-        least = "at least " if self.within is None else ""
         needed = (
-            f"{least}{counted(self.more_runs, 'more run')} of about {self.run_s:.0f} s would be "
-            f"needed, which exceeds the time limit for repeats ({self.allowed_s:g} s)"
+            f"{counted(self.more_runs, 'more run')} of about {self.run_s:.0f} s would be needed, "
+            f"which exceeds the time limit for repeats ({self.allowed_s:g} s)"
         )
         if self.disturbed == self.runs:  # more runs of this kind would not count either
             all_runs = "The only run was" if self.runs == 1 else f"All {self.runs} runs were"
-            return f"{needed}. {all_runs} disturbed. {self.reason}"
+            return f"at least {needed}. {all_runs} disturbed. {self.reason}"
         if self.within is not None and self.more_runs > MOST_MORE_RUNS:
             said = (
                 f"the median of {self.runs - self.disturbed} runs is known only within "

@@ -265,4 +265,8 @@ def find_cell(reference: str) -> tuple[SweepFolder, int | None] | None:
 
 def find_sweep(reference: str) -> SweepFolder | None:
     """Return the referenced sweep; none if the reference may be to a run."""
-    return SweepFolder.find(reference) if SweepFolder.kind.is_meant(reference) else None
+    if not SweepFolder.kind.is_meant(reference):
+        return None
+    found = SweepFolder.find(reference)
+    store.check_no_run(reference, found.folder)
+    return found

@@ -25,7 +25,6 @@ from armload.report.sweep import SweepResult
 from armload.report.table import RunResult
 from armload.report.tuning.result import TuningResult
 from armload.runs import store
-from armload.runs.folders import run_folders
 from armload.serving.loads import LoadFolder
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.record import TuningFolder
@@ -99,11 +98,8 @@ def kind_of(reference: str) -> ResultKind[Any] | None:
         UsageError: it is the last part of a run's id, and of another result's.
     """
     kind = next((kind for kind in KINDS if kind.is_meant(reference)), None)
-    if kind and (runs := [each for each in run_folders() if each.name.endswith(f"-{reference}")]):
-        other = kind.journal.kind.find(reference)
-        raise UsageError(
-            f"{reference!r} is ambiguous: {runs[-1].name} or {other.name}.", "Give more of the id."
-        )
+    if kind:
+        store.check_no_run(reference, kind.journal.kind.find(reference))
     return kind
 
 

@@ -185,6 +185,18 @@ def find(reference: str) -> Path:
     )
 
 
+def check_no_run(reference: str, other: Path) -> None:
+    """Return unless the last part of another result's id is also that of a run's.
+
+    Raises:
+        UsageError: it is.
+    """
+    if runs := [each for each in run_folders() if each.name.endswith(f"-{reference}")]:
+        raise UsageError(
+            f"{reference!r} is ambiguous: {runs[-1].name} or {other.name}.", "Give more of the id."
+        )
+
+
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
     selection = RunSelection(boards=[board], model=model)
     exact = f"{board}-{model_in_id(model)}"

@@ -233,8 +233,8 @@ def test_an_interrupted_run_is_no_fault_that_a_repeat_would_have() -> None:
 def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told() -> None:
     assert decided(runs([0.1]), a_run_s=12) is None, "five of twelve seconds fit"
     assert decided(runs([0.1]), a_run_s=13) == (
-        "at least 5 more runs of about 13 s would be needed, which exceeds the time limit for "
-        "repeats (60 s). To allow them, use --precision-time 120."
+        "5 more runs of about 13 s would be needed, which exceeds the time limit for repeats "
+        "(60 s). To allow them, use --precision-time 120."
     )
     (hot,) = [run(finding="contended")]
     assert decided([hot], a_run_s=20) == (

@@ -21,7 +21,7 @@ from armload.bench.sweeping import combinations
 from armload.core.errors import RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
-from armload.core.workspace import runs_folder
+from armload.core.workspace import RUN_FILE, runs_folder
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -268,12 +268,17 @@ def test_a_sweep_is_named_by_its_id_or_as_the_latest_and_repeats_by_their_id() -
         "repeats-b-cccc": repeats,
         "latest-sweep": two.sweep,
         "sweep-b-aaaa": one.sweep,
+        "aaaa": one.sweep,
     }.items():
         named = find_sweep(reference)
         assert named is not None
         assert named.sweep == found
     assert find_sweep("latest") is None
-    assert find_sweep("aaaa") is None, "the end of a run's id may be meant"
+    assert find_sweep("aaa") is None, "the end of a run's id may be meant"
+    (runs_folder() / "20260101T000000Z-b-m-aaaa").mkdir(parents=True)
+    (runs_folder() / "20260101T000000Z-b-m-aaaa" / RUN_FILE).touch()
+    with pytest.raises(UsageError, match=f"ambiguous: 20260101T000000Z-b-m-aaaa or {one.sweep.id}"):
+        find_sweep("aaaa")
 
 
 def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> None:
@@ -285,8 +290,9 @@ def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> N
     names = [folder.name for folder in folders_of("latest-sweep")]
     assert names == [run(10, number=number).id for number in (1, 2)]
     SweepFolder.begin(sweep(identity="zzzz"))
+    assert len(folders_of("latest-sweep")) == 2, "the last one has not begun to run"
     with pytest.raises(UsageError, match="none of its runs is on this machine"):
-        folders_of("latest-sweep")
+        folders_of("zzzz")
 
 
 def test_a_repeated_sweep_ends_with_the_command_that_compares_two_of_its_cells() -> None:

@@ -161,7 +161,7 @@ def _without_a_rate(cells: Sequence[Cell]) -> str:
     if rates:
         best = max(rates, key=rates.__getitem__)
         return f"{words.rate(rates[best])} texts per second at best {where}: {best.label}"
-    return f"{len(valid)} valid runs {where}, none with tokens per second"
+    return f"{words.counted(len(valid), 'valid run')} {where}, without tokens per second"
 
 
 def rivals(cells: Sequence[Cell]) -> str:

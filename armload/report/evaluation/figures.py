@@ -129,7 +129,9 @@ def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
             counts.append(best.accuracy.questions)
     same = set(counts[:1]) == set(counts)
     over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"
-    return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
+    has_bands = any(len(series.points) > 1 for series in shown)
+    bands = " Bands are 95% confidence intervals." if has_bands else ""
+    return f"{'; '.join(parts)} (mean over {over}).{bands}"
 
 
 _BUDGET_TIPS = (

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.deciding import Words
 from armload.core.errors import UsageError
-from armload.core.near_names import available
+from armload.core.near_names import available, nearest_first
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import data_names, listing_of, spelled_name
 from armload.core.yamlfile import load_named
@@ -176,6 +176,13 @@ def load_hardware(name: str) -> ChosenHardware:
             f"Available: {', '.join(hardware.names)}.",
         )
     if name not in known:
+        entries = [each for each in catalogue() if each.target == name]
+        if of_target := [each for entry in entries for each in entry.names]:
+            raise UsageError(
+                f"There is no hardware named {name!r}: it is a target.",
+                f"Hardware with that target: {nearest_first(name, of_target)}. To list all: "
+                f"{listing_of(KIND)}",
+            )
         alike = [f"{each}-{match['count']}{match['unit']}" for each in known] if match else known
         raise UsageError(
             f"There is no hardware named {name!r}.",

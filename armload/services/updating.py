@@ -45,7 +45,7 @@ from armload.services.making import (
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
-from armload.services.state import check_own, installed_service
+from armload.services.state import check_own, held_bytes, installed_service
 from armload.services.switching import (
     WATCHED_S,
     put_on_trial,
@@ -158,7 +158,6 @@ def update(
             )
             own = ensure_user(host, service.chosen.facts, old.user) if old.user else None
             ids = None if service.chosen.init.sets_user else own
-            held_bytes = service.state.state.memory_bytes if service.state.state else None
             if found is None:
                 found = find_models(wanted.models, progress)
             made = make_version(
@@ -166,7 +165,7 @@ def update(
                 init=old.init,
                 user=old.user,
                 ids=ids,
-                freed_bytes=held_bytes or 0 if service.state.is_alive else 0,
+                freed_bytes=held_bytes(host, service.state) or 0,
                 knows_tls=old.listening.with_tls,  # a rollback keeps the supervisor
             )
             key = key_of(host, service.layout)

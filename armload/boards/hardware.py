@@ -228,6 +228,11 @@ def called(device_model: str, entries: Iterable[Hardware]) -> Hardware | None:
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
+def sold_size(size: int) -> str:
+    """Write a size of memory as it is sold: ``8 GB``."""
+    return f"{size >> 30} GB" if size % (1 << 30) == 0 else f"{size >> 20} MB"
+
+
 def size_name(size: int) -> str:
     """Write a size of memory as it ends a name: ``8gb``."""
-    return f"{size >> 30}gb" if size % (1 << 30) == 0 else f"{size >> 20}mb"
+    return sold_size(size).replace(" ", "").lower()

@@ -195,5 +195,5 @@ def _all_targets() -> list[Target]:
         try:
             targets.append(load_target(name))
         except ArmloadError as error:
-            terminal.progress().say(f"skipped: {error}")
+            terminal.progress().say(f"Skipped the target {name}: {error}")
     return targets

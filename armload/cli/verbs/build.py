@@ -62,7 +62,7 @@ class BuildOptions(EngineSource, OutputOptions):
         Option(
             "cpu: static programs; vulkan: programs that also compute on GPUs, for boards with "
             f"glibc {GLIBC} or newer and a Vulkan loader",
-            "CPU|VULKAN",
+            "cpu|vulkan",
             harmless="anywhere",
         ),
     ] = "cpu"

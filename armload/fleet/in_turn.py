@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from armload.core.errors import ArmloadError
+from armload.core.errors import ArmloadError, InterruptionError
 from armload.core.progress import Labelled, Progress
 from armload.fleet.threads import TaskResult
 
@@ -19,6 +19,7 @@ def in_turn(
 
     Raises:
         ArmloadError: it failed on the only board.
+        InterruptionError: it was interrupted on any.
     """
     found: list[TaskResult[str, Done]] = []
     failed = ""
@@ -31,7 +32,7 @@ def in_turn(
             try:
                 outcome = work(board, own)
             except ArmloadError as error:
-                if len(boards) == 1:
+                if len(boards) == 1 or isinstance(error, InterruptionError):
                     raise
                 outcome, failed = error, board
         found.append(TaskResult(item=board, board=board, outcome=outcome))

@@ -21,7 +21,11 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     by_word = {each.lstrip("-"): each for each in names}
     begun = [each for each in by_word if typed and each.startswith(typed)]
     if len(typed) < _SHORT_LETTERS:
-        begun = [each for each in begun if len(typed) >= _BEGUN_SHARE * len(each)]
+        begun = [
+            each
+            for each in begun
+            if each.startswith(f"{typed}-") or len(typed) >= _BEGUN_SHARE * len(each)
+        ]
     near = begun or close_matches(typed, by_word)
 
     def likeness(each: str) -> tuple[bool, bool, float, int]:

@@ -188,10 +188,13 @@ def test_near_names_are_offered() -> None:
     [
         *(("foo", ""), ("--foo", ""), ("--fro", "'--for'"), ("--run", "'--runs'")),
         *(("footp", "'footprints'"), ("shwo", "'show'"), ("benhc", "'bench'")),
+        ("--n", "'--n-predict'"),
     ],
 )
 def test_a_short_word_needs_a_closer_match(typed_word: str, meant: str) -> None:
-    hint = did_you_mean(typed_word, ["footprints", "--for", "--runs", "show", "bench"])
+    hint = did_you_mean(
+        typed_word, ["footprints", "--for", "--runs", "--n-predict", "show", "bench"]
+    )
     assert hint == (f"Did you mean {meant}? " if meant else "")
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.deciding import Words
 from armload.core.errors import UsageError
-from armload.core.near_names import available
+from armload.core.near_names import available, nearest_first
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import data_names, listing_of, spelled_name
 from armload.core.yamlfile import load_named
@@ -176,6 +176,13 @@ def load_hardware(name: str) -> ChosenHardware:
             f"Available: {', '.join(hardware.names)}.",
         )
     if name not in known:
+        entries = [each for each in catalogue() if each.target == name]
+        if of_target := [each for entry in entries for each in entry.names]:
+            raise UsageError(
+                f"There is no hardware named {name!r}: it is a target.",
+                f"Hardware with that target: {nearest_first(name, of_target)}. To list all: "
+                f"{listing_of(KIND)}",
+            )
         alike = [f"{each}-{match['count']}{match['unit']}" for each in known] if match else known
         raise UsageError(
             f"There is no hardware named {name!r}.",
@@ -221,6 +228,11 @@ def called(device_model: str, entries: Iterable[Hardware]) -> Hardware | None:
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
+def sold_size(size: int) -> str:
+    """Write a size of memory as it is sold: ``8 GB``."""
+    return f"{size >> 30} GB" if size % (1 << 30) == 0 else f"{size >> 20} MB"
+
+
 def size_name(size: int) -> str:
     """Write a size of memory as it ends a name: ``8gb``."""
-    return f"{size >> 30}gb" if size % (1 << 30) == 0 else f"{size >> 20}mb"
+    return sold_size(size).replace(" ", "").lower()

@@ -113,11 +113,11 @@ def build(
     return binaries
 
 
-def is_compiled(target: Target) -> bool:
-    """Return whether the program that measuring needs lies in the cache, built by default."""
+def is_compiled(target: Target, programs: Sequence[str] = ()) -> bool:
+    """Return whether programs lie in the cache, built by default; empty: the one that measures."""
     inputs = _inputs(pinned_source(), target, LocalBackend().compiler(target))
     place = _place(inputs)
-    return _finished(_record(place), place, ()) is not None
+    return _finished(_record(place), place, programs) is not None
 
 
 def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:

@@ -119,7 +119,7 @@ class EvalOptions(
     ] = ()
     tell_budget: Annotated[
         Literal["no", "yes", "both"],
-        Option("whether the prompt states the budget", "NO|YES|BOTH", harmless="anywhere"),
+        Option("whether the prompt states the budget", "no|yes|both", harmless="anywhere"),
     ] = "no"
     conclude: Annotated[
         bool,
@@ -132,7 +132,7 @@ class EvalOptions(
         Literal["model", "chatml", "none"],
         Option(
             "the chat template: model (its own; with a program, what that applies), chatml or none",
-            "MODEL|CHATML|NONE",
+            "model|chatml|none",
         ),
     ] = "model"
     pooling: Annotated[

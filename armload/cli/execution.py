@@ -18,7 +18,13 @@ from armload.cli.configuration import (
 )
 from armload.cli.error_output import failed, internal_error, show_error, system_error
 from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
-from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
+from armload.core.errors import (
+    SKIPS_FINISHED,
+    ArmloadError,
+    ConnectError,
+    InterruptionError,
+    UsageError,
+)
 from armload.core.files import require_writable
 from armload.core.options import OptionGroup, declared_options
 from armload.core.shell import join
@@ -29,10 +35,6 @@ if TYPE_CHECKING:
     from armload.cli.verb import Results, Verb
 
 _INTERRUPTED = "Interrupted."
-_KEPT = (
-    "Nothing that was built, downloaded, copied or measured is lost: the same command skips what "
-    "is finished, and starts a stopped run again."
-)
 
 Done = TypeVar("Done")
 
@@ -55,7 +57,7 @@ def run_verb(verb: Verb, words: Mapping[str, Word]) -> None:
     except ArmloadError as error:
         raise failed(error) from error
     except KeyboardInterrupt:
-        said = f"{_INTERRUPTED} {_KEPT}" if verb.keeps else _INTERRUPTED
+        said = f"{_INTERRUPTED} {SKIPS_FINISHED}" if verb.keeps else _INTERRUPTED
         raise failed(InterruptionError(said)) from None
     except OSError as error:
         if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:

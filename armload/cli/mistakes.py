@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from armload.cli.completion.table import CompletedOption, load_table
 from armload.cli.verb import VERBS, verbs_in
 from armload.core.errors import UsageError
 from armload.core.files import is_there
-from armload.core.near_names import did_you_mean
+from armload.core.near_names import close_matches, did_you_mean
 from armload.core.options import LLAMA_CPP_SPELLINGS
 
 _PROGRAM_OPTIONS = ("--help", "--version")
@@ -48,11 +47,11 @@ def unknown_verb(words: Sequence[str]) -> UsageError:
             hint = f"{did_you_mean(wrong, of_verbs)}An option follows its verb. "
         return mistake(f"There is no option {wrong!r}.", hint=hint)
     said = f"There is no verb {wrong!r}."
-    if (joined := ".".join(words[:2])) in VERBS:
-        return mistake(said, joined, f"Did you mean {joined!r}? ")
     if group := verbs_in(wrong):
-        hint = f"Choose one: {', '.join(group)}. "
-        return mistake(f"{wrong!r} is a group of verbs.", wrong, hint)
+        said = f"{wrong!r} is a group of verbs."
+        if (joined := ".".join(words[:2])) in VERBS:
+            return mistake(said, joined, f"Did you mean {joined!r}? ")
+        return mistake(said, wrong, f"Choose one: {', '.join(group)}. ")
     ends = [name for name in VERBS if name.endswith(f".{wrong}")]
     meant = f"Did you mean {' or '.join(map(repr, ends))}? " if ends else did_you_mean(wrong, VERBS)
     return mistake(said, hint=meant)
@@ -122,9 +121,9 @@ def unexpected_word(
             if kind != "file":
                 near |= {each: f"{option['name']} {each}" for each in known if each not in near}
     # A verb that only begins so is not meant: "b" may be a second board or run.
-    if alike := difflib.get_close_matches(wrong, VERBS, n=1):
+    if alike := close_matches(wrong, VERBS, 1):
         return mistake(said, verb, f"Did you mean {alike[0]!r}? ")
-    found = difflib.get_close_matches(wrong, near, n=1)
+    found = close_matches(wrong, near, 1)
     return mistake(said, verb, f"Did you mean {near[found[0]]}? " if found else "")
 
 

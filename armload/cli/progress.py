@@ -101,7 +101,7 @@ class _LineStep:
             amount = done_of(self._completed, self._total, self._unit)
         if self._total and 0 < self._completed < self._total:
             pace = ", ".join([f"{self._completed / self._total:.0%}", *self._pace()])
-            amount = f"{amount} ({pace})".lstrip()
+            amount = f"{amount} ({pace})" if amount else pace
         took_s = time.monotonic() - self._start
         so_far = "" if has_moved and self._completed else f"{took_s:.0f} s so far"
         return f"{self._label}: {'; '.join(filter(None, (amount, self._note, so_far)))}"

@@ -224,6 +224,12 @@ class UntrustedError(ArmloadError):
     exit_status = 15
 
 
+SKIPS_FINISHED = (
+    "Nothing that was built, downloaded, copied or measured is lost: the same command skips what "
+    "is finished, and starts a stopped run again."
+)
+
+
 class InterruptionError(ArmloadError):
     """Somebody pressed Ctrl-C; the exit status is the one that shells report then."""
 

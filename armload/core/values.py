@@ -101,6 +101,8 @@ def load_json(text: str | bytes) -> Any:
     _check_values(text, _MOST_VALUES)
     try:
         return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(_json_mistake(error)) from error
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -115,8 +117,19 @@ def parse_json(text: str | bytes, *, most_values: int = _MOST_VALUES) -> Any:
     _check_values(text, most_values)
     try:
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except json.JSONDecodeError as error:
+        raise ValueError(_json_mistake(error)) from error
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def _json_mistake(error: json.JSONDecodeError) -> str:
+    if not error.doc.strip():
+        return "it is empty"
+    ends_there = error.pos >= len(error.doc.rstrip())
+    if ends_there or error.msg.startswith("Unterminated string"):
+        return f"it breaks off in line {error.doc.rstrip().count(chr(10)) + 1}"
+    return f"invalid at line {error.lineno}, column {error.colno}"
 
 
 def _check_values(text: str | bytes, most: int) -> None:

@@ -143,6 +143,24 @@ def data_names(kind: str) -> list[str]:
     )
 
 
+def no_files(kind: str) -> dict[Path, str]:
+    """Return what is called as a data file of a kind and is none: what each is, in words."""
+    return {
+        path: _what_it_is(path)
+        for folder in data_folders(kind)
+        for path in sorted(folder.glob("*.yaml"))
+        if not path.is_file()
+    }
+
+
+def _what_it_is(path: Path) -> str:
+    if path.is_dir():
+        return "a folder, not a file"
+    if path.is_symlink() and not path.exists():
+        return f"a link to {path.readlink()}, which does not exist"
+    return "not a regular file"
+
+
 def spelled_name(kind: str, name: str) -> str:
     """Return the name of the data file that is meant, in whatever case; else what was written."""
     alike = [each for each in data_names(kind) if each.casefold() == name.casefold()]
@@ -171,8 +189,9 @@ def data_file(kind: str, name: str) -> Path:
     new = f"To add it, create {kind}/{name}.yaml." if is_a_name else ""
     if new and kind == "boards":
         new = f"To add it: armload board.add {name} --host ADDRESS, or create {kind}/{name}.yaml."
+    others = {path.stem: f": {path} is {what}" for path, what in no_files(kind).items()}
     raise UsageError(
-        f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
+        f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}{others.get(name, '')}.",
         available(name.lower(), names, listing_of(kind), new),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Literal, get_args
 
 from armload.boards.host import Host
 from armload.core.errors import BusyError
@@ -23,6 +24,18 @@ SERVING = "serving"
 """Follows the id of a run that ends only when it is stopped."""
 
 
+Activity = Literal[
+    "copying or preparing",
+    "timing operations",
+    "installing a service",
+    "changing a service",
+    "deleting files",
+]
+"""What a command does with a board, unless a run of it has the board."""
+
+PREPARING: Activity = "copying or preparing"
+
+
 class Claim(Value):
     """What one user of a board has written there.
 
@@ -31,6 +44,7 @@ class Claim(Value):
         owner: who put it up; none when that was not written in time.
         run: the run that keeps it; empty while a workstation does.
         is_service: that run ends only when it is stopped.
+        doing: what its owner does while there is no run.
         held_s: how long it has stood; none when that is not known.
         left_s: how long it lasts when nobody renews it; 0 when it has ended.
     """
@@ -39,6 +53,7 @@ class Claim(Value):
     owner: LeaseHolder | None
     run: str
     is_service: bool = False
+    doing: Activity = PREPARING
     held_s: int | None
     left_s: int
 
@@ -48,7 +63,7 @@ class Claim(Value):
         who = self.owner.who if self.owner else "unknown user"
         held = "" if self.held_s is None else f" for {_duration(self.held_s)}"
         how = "serving" if self.is_service else "running"
-        doing = f", {how} {self.run}" if self.run else ", copying or preparing"
+        doing = f", {how} {self.run}" if self.run else f", {self.doing}"
         return f"{who}{held}{doing}"
 
 
@@ -142,8 +157,11 @@ def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
     theirs, _, until = rest.rpartition(".")
     until_s, since_s = (whole_number(each) if theirs == boot else None for each in (until, since))
     left_s = 0 if until_s is None else until_s - up_s
+    doing: object = None
     try:
-        owner = LeaseHolder.model_validate(parse_json(holder))
+        told = parse_json(holder)
+        doing = told.pop("doing", None) if isinstance(told, dict) else None
+        owner = LeaseHolder.model_validate(told)
     except ValueError:
         owner = None
     return Claim(
@@ -151,6 +169,7 @@ def _claim(part: Sequence[str], boot: str, up_s: int) -> Claim:
         owner=owner,
         run=run,
         is_service=how == SERVING,
+        doing=next((each for each in get_args(Activity) if each == doing), PREPARING),
         held_s=None if since_s is None else up_s - since_s,
         left_s=max(left_s, 0),
     )

@@ -87,7 +87,10 @@ def clean(
         if not chosen or not agreed(chosen):
             return Cleaned(removed=(), kept=found, freed_bytes=0)
         with leased(
-            host, board.workdir, progress, wait_s=wait_s, beside=lambda: connect(board, progress)
+            *(host, board.workdir, progress),
+            wait_s=wait_s,
+            beside=lambda: connect(board, progress),
+            doing="deleting files",
         ):
             # While a person thought, or somebody else had the board, it may have changed.
             found = contents(host, board.workdir)

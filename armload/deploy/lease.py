@@ -6,6 +6,7 @@ Every step of the protocol is one system call that either works or does not.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import secrets
 import threading
@@ -19,7 +20,7 @@ from armload.boards.host import Host
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import call, render
-from armload.deploy.claims import Claim, free, parse_claims, taken_over
+from armload.deploy.claims import PREPARING, Activity, Claim, free, parse_claims, taken_over
 from armload.deploy.heartbeat import ENDS_WITHIN_S, heartbeat
 from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
@@ -37,12 +38,16 @@ class Lease:
     """A board that is one's own, until the block ends or a run takes it over.
 
     Attributes:
+        doing: what others are told of it.
         waited: somebody else had the board first.
         kept_by_run: a run renews it from now on and ends it.
     """
 
-    def __init__(self, host: Host, workdir: PurePosixPath, token: str) -> None:
+    def __init__(
+        self, host: Host, workdir: PurePosixPath, token: str, doing: Activity = PREPARING
+    ) -> None:
         self._host = host
+        self.doing = doing
         self.folder = Layout(workdir=workdir).lease
         self.token = token
         self.waited = False
@@ -110,13 +115,15 @@ def leased(
     *,
     wait_s: float,
     beside: Callable[[], Host],
+    doing: Activity = PREPARING,
 ) -> Iterator[Lease]:
     """Have a board for oneself within the block; wait for it when somebody else has it.
 
     Args:
         beside: opens another connection to the board, over which a long lease is renewed.
+        doing: what others who want the board are told.
     """
-    lease = Lease(host, workdir, secrets.token_hex(6))
+    lease = Lease(host, workdir, secrets.token_hex(6), doing)
     try:
         _acquire(lease, host, workdir, progress, wait_s)
         lease.renew_by_itself(beside)
@@ -221,7 +228,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
             "runs": layout.runs,
             "token": lease.token,
             "term_s": TERM_S,
-            "holder": this_process().model_dump_json(),
+            "holder": json.dumps({**this_process().model_dump(mode="json"), "doing": lease.doing}),
             "over": over,
         },
     )

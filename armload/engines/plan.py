@@ -198,7 +198,7 @@ KV_TYPE = Option(
     "commas",
     harmless="anywhere",
 )
-FLASH_ATTENTION = Option("flash attention: on, off or auto", "ON|OFF|AUTO", "auto", "commas")
+FLASH_ATTENTION = Option("flash attention: on, off or auto", "on|off|auto", "auto", "commas")
 BATCH = Option(
     "logical batch size: prompt tokens per call of the engine",
     "TOKENS",
@@ -242,7 +242,7 @@ AUDIO = Option(
 MMPROJ = Option(
     "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj file "
     "beside the model, or in its repository; none: text alone",
-    "FILE|AUTO|NONE",
+    "FILE|auto|none",
     "auto",
     takes="file",
     heading="Images and sounds",
@@ -297,7 +297,7 @@ class Computation(OptionGroup):
         Option(
             "how to place threads on several NUMA nodes: distribute over all, isolate on one, or "
             "numactl to keep what the program numactl has set",
-            "DISTRIBUTE|ISOLATE|NUMACTL",
+            "distribute|isolate|numactl",
             "left to the kernel",
             "commas",
             heading="Cores",
@@ -322,7 +322,7 @@ class Computation(OptionGroup):
         Option(
             "mapped: the kernel reads what is missing; streamed: read ahead of the computation, "
             "with a part locked in memory; auto: streamed if the weights exceed the memory",
-            "MAPPED|STREAMED|AUTO",
+            "mapped|streamed|auto",
             "auto",
             "commas",
         ),
@@ -421,7 +421,7 @@ class Plan(Computation):
         Option(
             "llama.cpp, dllama (distributed-llama), with which all boards of a group compute "
             "every layer at once, or auto, the one with the faster forecast",
-            "LLAMA.CPP|DLLAMA|AUTO",
+            "llama.cpp|dllama|auto",
             several="commas",
         ),
         LEAVES,
@@ -530,7 +530,7 @@ class Plan(Computation):
             "on a group of boards: layer gives each member whole layers, one after the other; "
             "tensor a part of every layer, which all compute at once; auto takes the one that is "
             "forecast to be faster",
-            "LAYER|TENSOR|AUTO",
+            "layer|tensor|auto",
             "layer",
             "commas",
         ),

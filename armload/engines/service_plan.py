@@ -149,7 +149,7 @@ class ServingPlan(ServiceSettings):
         Option(
             "projector by which it takes images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: "
             "the mmproj file beside the model, or in its repository; none: text alone",
-            "FILE|AUTO|NONE",
+            "FILE|auto|none",
             "none",
             heading="Requests",
             takes="file",

@@ -77,6 +77,9 @@ def _longest(board: EngineBoard, engine: Scoring, max_tokens: int) -> _Time:
     scoring, where = engine.plan, board.where
     prediction = board.predict_before_run(engine)
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:
+        for each in prediction.notes if prediction else ():
+            if each.kind == "emulated, not timed":
+                raise BoardError(each.sentence)
         why = (
             f"the file of board {where.board.name} does not state"
             if where.group is None

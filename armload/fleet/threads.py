@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from armload.core.children import end_all, end_work
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BusyError, ConnectError, InterruptionError
 from armload.core.progress import Labelled, Progress, Stoppable
 
 Item = TypeVar("Item")
@@ -313,6 +313,7 @@ def in_turn(
 
     Raises:
         ArmloadError: it failed on the only board.
+        InterruptionError: it was interrupted on any.
     """
     found: list[TaskResult[str, Done]] = []
     failed = ""
@@ -325,7 +326,7 @@ def in_turn(
             try:
                 outcome = work(board, own)
             except ArmloadError as error:
-                if len(boards) == 1:
+                if len(boards) == 1 or isinstance(error, InterruptionError):
                     raise
                 outcome, failed = error, board
         found.append(TaskResult(item=board, board=board, outcome=outcome))

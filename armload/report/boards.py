@@ -21,7 +21,7 @@ from armload.boards.board import (
 from armload.boards.boot import BootFacts
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
-from armload.boards.hardware import Hardware, size_name
+from armload.boards.hardware import Hardware, sold_size
 from armload.boards.power import PowerAnswer
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
@@ -218,7 +218,7 @@ _HARDWARE: tuple[Column[Hardware], ...] = (
         is_prose=True,
         below="",
     ),
-    Column(heading="memory", of=lambda each: ", ".join(map(size_name, each.memory_sizes)) or None),
+    Column(heading="memory", of=lambda each: ", ".join(map(sold_size, each.memory_sizes)) or None),
     Column(heading="one core\ncopies", of=lambda each: each.memory_copy_bytes_per_s, write=_rate),
     Column(heading="all cores\nread", of=lambda each: each.memory_bytes_per_s, write=_rate),
     Column(heading="target", of=lambda each: each.target),

@@ -39,7 +39,7 @@ _STYLES = {
 def fit_view(fit: Fit) -> Group:
     """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
     lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit), *_media(fit)]
-    lines += [Text(""), Prose(memory_source(fit.models)), *_about_prompt([fit])]
+    lines += [Text(""), Prose(f"{memory_source(fit.models)} {_COLUMNS}"), *_about_prompt([fit])]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each for each in fit.models if each.prediction.token_s or each.prediction.texts]
@@ -67,8 +67,9 @@ def listing_view(fit: Fit, *, lists_all: bool = False) -> Group:
         if slower := len(listed) - len(shown):
             lines.append(
                 Prose(
-                    f"Shown are the models that no larger one is as {_BEST[has_times]} as, and the "
-                    f"same of those with a known file. To list {slower} more: --all"
+                    f"Not listed: {counted(slower, 'model')} for which a larger one is at least as "
+                    f"{_BEST[has_times]}; if a model has a known file, only larger ones that have "
+                    "one count. To list them: --all"
                 )
             )
     if omitted := len(fit.models) - len(listed):
@@ -314,6 +315,12 @@ def _memory(fit: Fit) -> Table:
         shown = [format_bytes(of(parts)) if parts else UNKNOWN for of in sizes.values()]
         table.add(each.model, *shown)
     return table
+
+
+_COLUMNS = (
+    "Window: for reading ahead while weights are streamed from storage. Reserve: left free for the "
+    "rest of the system."
+)
 
 
 def _media(fit: Fit) -> list[RenderableType]:

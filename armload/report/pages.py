@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from rich.text import Text
 
 from armload.core.errors import UsageError
@@ -77,6 +78,7 @@ def render(page: Page, *, has_pictures: bool = False) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
     charts = {each.name: legible(untitled(each.specification)) for each in page.figures}
     own = files("armload.report").joinpath("page.js").read_text(encoding="utf-8")
     script = (libraries() if charts else "") + own
@@ -93,6 +95,16 @@ def render(page: Page, *, has_pictures: bool = False) -> str:
         zip=zip,
     )
     return text.lstrip()
+
+
+_JOINS = re.compile(r"(?<=\w)\+(?=\w)")
+
+
+def _breakable(value: object) -> object:
+    """Let a browser break a long version, such as a kernel's, at its plus sign, as at a hyphen."""
+    if isinstance(value, Markup) or not isinstance(value, str | Text):
+        return value
+    return Markup(_JOINS.sub(r"\g<0><wbr>", str(escape(_shown(value)))))  # noqa: S704 - escaped
 
 
 def _shown(value: object) -> object:

@@ -439,7 +439,7 @@ _STATUS: tuple[Column[tuple[BoardStatus, ServiceStatus]], ...] = (
         of=lambda row: _total([each.generated_tokens for each in row[1].activity]),
     ),
     Column(heading="tokens/s", of=lambda row: _rate(row[1])),
-    Column(heading="memory", of=lambda row: words.size(row[1].memory_bytes)),
+    Column(heading="own memory", of=lambda row: words.size(row[1].memory_bytes)),
 )
 
 _BOARD_STATE: tuple[Column[BoardStatus], ...] = (

@@ -28,7 +28,8 @@ def mention_services(host: Host, layout: Layout, progress: Progress) -> None:
         name = line.removeprefix("#service ")
         progress.say(
             f"{host.name}: the installed service {name} is running; it uses memory, and the CPU "
-            f"while it answers. To stop it: armload service.stop {host.named} --name {name}"
+            f"while it answers. To stop it before the next run: armload service.stop {host.named} "
+            f"--name {name}"
         )
 
 

@@ -121,7 +121,7 @@ def predict_there(
     compute: Compute | None
     encoder: EncoderTimer | PredictionNote | None = None
     seen = None
-    with leased_board(where, progress):
+    with leased_board(where, progress, "timing operations"):
         if media is not None:
             encoder = encoder_of(where, media, plan, progress)
             seen = encoder.need if isinstance(encoder, EncoderTimer) else media.need
@@ -175,7 +175,7 @@ def _predict_on_group(
     untimed = group_prediction(group, model, plan, reached_members(where, known, progress))
     if untimed.division is not None and untimed.division.refused:
         return untimed  # which is a matter of memory and of the model, not of speed
-    with leased_boards(where, progress):
+    with leased_boards(where, progress, "timing operations"):
         resources = measured_resources(where, progress)
         links = measured_links(where, plan.threads, progress)
         program = _node_program(where, model, len(resources), progress)

@@ -20,6 +20,7 @@ from armload.build.target import load_target
 from armload.buildhost.remote import build_backend
 from armload.core.children import meanwhile
 from armload.core.progress import Progress
+from armload.deploy.claims import PREPARING, Activity
 from armload.deploy.compatibility import check_vulkan
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
@@ -301,7 +302,9 @@ def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapp
     return found
 
 
-def leased_board(session: Session, progress: Progress) -> AbstractContextManager[Lease]:
+def leased_board(
+    session: Session, progress: Progress, doing: Activity = PREPARING
+) -> AbstractContextManager[Lease]:
     """Have the board to oneself within the block."""
     connection = session.connection
     return leased(
@@ -310,11 +313,14 @@ def leased_board(session: Session, progress: Progress) -> AbstractContextManager
         progress,
         wait_s=session.request.wait_s,
         beside=connection.beside,
+        doing=doing,
     )
 
 
 @contextmanager
-def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str, Lease]]:
+def leased_boards(
+    session: Session, progress: Progress, doing: Activity = PREPARING
+) -> Iterator[Mapping[str, Lease]]:
     """Have all members of a group to oneself within the block; return their leases by name.
 
     Every command takes them in the same order, so that no two wait for each other.
@@ -322,6 +328,6 @@ def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str,
     boards = {each.connection.board.name: each for each in session.members}
     with ExitStack() as stack:
         yield {
-            name: stack.enter_context(leased_board(boards[name], progress))
+            name: stack.enter_context(leased_board(boards[name], progress, doing))
             for name in sorted(boards)
         }

@@ -208,6 +208,7 @@ def remove(board: Board, progress: Progress, *, name: str, wait_s: float) -> Cha
             *(host, board.workdir, progress),
             wait_s=wait_s,
             beside=lambda: connect(board, progress),
+            doing="changing a service",
         ):
             found = installed_service(host, board.workdir, found.name)
             facts = boot_facts(host, board)

@@ -114,6 +114,7 @@ def leased_service(
             *(service.host, board.workdir, progress),
             wait_s=wait_s,
             beside=lambda: connect(board, progress),
+            doing="changing a service",
         ),
     ):
         yield reached_on(service.host, board, service.layout.name)

@@ -10,7 +10,7 @@ from armload.boards.boot import BootFacts, boot_facts
 from armload.boards.connect import start
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
-from armload.core.errors import ArmloadError, UsageError
+from armload.core.errors import SKIPS_FINISHED, ArmloadError, InterruptionError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
 from armload.core.values import Value
@@ -117,7 +117,7 @@ def install(
         chosen = init_of(where, init)
         there = installed_services(host, board.workdir)
         refuse_existing(host, wanted.name, there)
-        with leased_board(where, progress):
+        with leased_board(where, progress, "installing a service"):
             layout = ServiceLayout(workdir=board.workdir, name=wanted.name)
             there = installed_services(host, board.workdir)
             refuse_existing(host, wanted.name, there)
@@ -164,8 +164,13 @@ def install(
                 speeds = ask(host, layout, made.record, keys[0].key, progress)
                 key_kept(board.name, keys[0])
                 write_speed(host, layout, made.record.id, speeds.model_dump_json())
-            except BaseException:
-                undo(host, chosen, bare, layout, progress)
+            except BaseException as error:
+                is_gone = undo(host, chosen, bare, layout, progress)
+                if is_gone and isinstance(error, KeyboardInterrupt):
+                    raise InterruptionError(
+                        f"Interrupted. {host.name}: nothing of {wanted.name} is installed.",
+                        SKIPS_FINISHED,
+                    ) from None
                 raise
     return InstalledService(
         board=board.name,
@@ -274,8 +279,12 @@ def undo(
     unit: UnitFacts,
     layout: ServiceLayout,
     progress: Progress,
-) -> None:
-    """Take away what installing a service has left; what cannot be is said."""
+) -> bool:
+    """Take away what installing a service has left; what cannot be is said.
+
+    Returns:
+        Whether all is gone.
+    """
     try:
         remove_unit(host, *chosen, unit)
         delete_folder(host, chosen.facts, layout.folder)
@@ -284,3 +293,5 @@ def undo(
             f"{error.message} Remove the rest: armload service.remove {host.named} "
             f"--name {layout.name}"
         )
+        return False
+    return True

@@ -229,6 +229,25 @@ def missing_of(host: Host, workdir: PurePosixPath, record: ServiceVersion) -> tu
     return tuple(path for each in record.uses if (path := str(workdir / each)) not in there)
 
 
+def held_bytes(host: Host, service: ServiceOnBoard) -> int | None:
+    """Return what the server's processes hold now: anonymous memory, and what is swapped.
+
+    Returns:
+        What the supervisor noted last, up to a minute ago, where the board does not tell; none
+        where the server does not run.
+    """
+    state = service.state
+    if state is None or not service.is_alive:
+        return None
+    if not state.child:
+        return state.memory_bytes
+    told = host.run(render("service/memory.sh.j2", {"group": state.child})).text
+    found = [line.partition(" ") for line in told.splitlines()]
+    if not any(name == "RssAnon:" for name, _, _ in found):
+        return state.memory_bytes
+    return sum(whole_number(kib) or 0 for _, _, kib in found) * 1024
+
+
 def parse_services(lines: Iterable[str], board_name: str) -> tuple[ServiceOnBoard, ...]:
     """Read what a board tells of its services; what it cannot have written is left out."""
     up_s, boot_id = 0, ""

@@ -30,7 +30,13 @@ from armload.services.installing import UnitState, unit_state
 from armload.services.listening import exposed_addresses
 from armload.services.reaching import key_of
 from armload.services.setting_up import unit_of
-from armload.services.state import Condition, ServiceOnBoard, installed_services, missing_of
+from armload.services.state import (
+    Condition,
+    ServiceOnBoard,
+    held_bytes,
+    installed_services,
+    missing_of,
+)
 from armload.services.unit import Presence
 from armload.services.version import ServiceLayout, ServiceVersion
 
@@ -74,7 +80,8 @@ class ServiceStatus(Value):
         restarts: since its supervisor was started, by the supervisor.
         last_end: why the server ended last.
         fell_back: why an update was given up by the board itself.
-        memory_bytes: anonymous memory and swap of the server.
+        memory_bytes: anonymous memory and swap of the server's processes now; weights that are
+            mapped from a file are not in it.
         memory_limit_bytes: of anonymous memory, beyond which the supervisor ends it.
         kernel_limit_bytes: of all memory, as the kernel enforces it; none where it does not.
         unit: what its init has of it: as it was written, edited by hand, or not at all; none where
@@ -188,7 +195,7 @@ def _status(host: Host, board: Board, found: ServiceOnBoard) -> ServiceStatus:
         restarts=state.restarts if state else None,
         last_end=state.last_end.what if state and state.last_end else None,
         fell_back=state.fell_back.why if state and state.fell_back else None,
-        memory_bytes=state.memory_bytes if state and found.is_alive else None,
+        memory_bytes=held_bytes(host, found),
         memory_limit_bytes=record.memory_limit_bytes if record else None,
         kernel_limit_bytes=unit.memory_max_bytes if unit else None,
         unit=unit.presence if unit else None,

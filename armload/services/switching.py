@@ -21,7 +21,13 @@ import time
 from dataclasses import replace
 
 from armload.boards.board import Board
-from armload.core.errors import ArmloadError, RunError, UsageError
+from armload.core.errors import (
+    SKIPS_FINISHED,
+    ArmloadError,
+    InterruptionError,
+    RunError,
+    UsageError,
+)
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.services.asking import wait_until_ready
@@ -129,8 +135,10 @@ def _try_former(
         ready = wait_until_ready(host, layout, version_id, progress, service.state.state)
         silent_s = time.monotonic() - began_s
         watch(service, version_id, ready.state, watched_s, progress)
-    except BaseException:
-        take_back(service, other_id, progress)
+    except BaseException as error:
+        is_back = take_back(service, other_id, progress)
+        if is_back and isinstance(error, KeyboardInterrupt):
+            raise interrupted_with(service, other_id) from None
         raise
     switch(host, layout, version_id, former=other_id, confirmed=True)
     _keep_unit(service)
@@ -280,6 +288,14 @@ def take_back(service: ReachedService, version_id: str, progress: Progress) -> b
         )
         return False
     return True
+
+
+def interrupted_with(service: ReachedService, version_id: str) -> InterruptionError:
+    """Return the error of an interruption after which this version is in force, and answers."""
+    return InterruptionError(
+        f"Interrupted. {service.host.name}: {service.layout.name} keeps its version {version_id}.",
+        SKIPS_FINISHED,
+    )
 
 
 def watch(

@@ -45,9 +45,10 @@ from armload.services.making import (
 from armload.services.reaching import ReachedService, key_of, reached_on
 from armload.services.setting_up import run_script, unit_of
 from armload.services.speeds import SpeedChange, compared
-from armload.services.state import check_own, installed_service
+from armload.services.state import check_own, held_bytes, installed_service
 from armload.services.switching import (
     WATCHED_S,
+    interrupted_with,
     put_on_trial,
     settled,
     take_back,
@@ -145,7 +146,7 @@ def update(
     with session(request, (SERVER,), progress, board=board) as where:
         host = where.connection.host
         check_own(host, installed_service(host, board.workdir, name))
-        with leased_board(where, progress):
+        with leased_board(where, progress, "changing a service"):
             service = reached_on(host, board, name)
             service = settled(service, progress)
             old = service.record
@@ -158,17 +159,19 @@ def update(
             )
             own = ensure_user(host, service.chosen.facts, old.user) if old.user else None
             ids = None if service.chosen.init.sets_user else own
-            held_bytes = service.state.state.memory_bytes if service.state.state else None
-            if found is None:
-                found = find_models(wanted.models, progress)
-            made = make_version(
-                *(where, wanted, found, listening, progress),
-                init=old.init,
-                user=old.user,
-                ids=ids,
-                freed_bytes=held_bytes or 0 if service.state.is_alive else 0,
-                knows_tls=old.listening.with_tls,  # a rollback keeps the supervisor
-            )
+            try:
+                if found is None:
+                    found = find_models(wanted.models, progress)
+                made = make_version(
+                    *(where, wanted, found, listening, progress),
+                    init=old.init,
+                    user=old.user,
+                    ids=ids,
+                    freed_bytes=held_bytes(host, service.state) or 0,
+                    knows_tls=old.listening.with_tls,  # a rollback keeps the supervisor
+                )
+            except KeyboardInterrupt:
+                raise interrupted_with(service, old.id) from None
             key = key_of(host, service.layout)
             change = _Change(service, made, own, key, slower, watched_s, progress, tls)
             return _carried_out(change, overwrite=overwrite)
@@ -277,9 +280,11 @@ def _carried_out(change: _Change, *, overwrite: bool) -> UpdatedService:
             confirm_tls_file(host, layout)
         elif not made.record.listening.with_tls and not old.listening.with_tls:
             remove_tls_file(host, layout)
-    except BaseException:
+    except BaseException as error:
         with trying:
-            _undo(change, is_switched=is_switched)
+            is_kept = _undo(change, is_switched=is_switched)
+        if is_kept and isinstance(error, KeyboardInterrupt):
+            raise interrupted_with(service, old.id) from None
         raise
     unit = unit_of(layout, made.record)
     kept_unit = install_unit(host, *service.chosen, unit, overwrite=overwrite) == "kept"
@@ -359,16 +364,21 @@ def _compared(change: _Change, speeds: AnsweredSpeeds) -> tuple[SpeedChange, ...
     return compared(service.state.speed, speeds, change.slower, service.host.name)
 
 
-def _undo(change: _Change, *, is_switched: bool) -> None:
-    """Let the old version go on after a failed update; what cannot be done now is said."""
+def _undo(change: _Change, *, is_switched: bool) -> bool:
+    """Let the old version go on after a failed update; what cannot be done now is said.
+
+    Returns:
+        Whether it goes on.
+    """
     service = change.service
     if change.tls is not None:
         put_back_tls_file(service.host, service.layout)
     if is_switched and not take_back(service, service.record.id, change.progress):
-        return
+        return False
     try:
         _finish_beside(change)
         delete_version(service.host, service.layout, change.made.record.id)
     except (ArmloadError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, ArmloadError) else "Interrupted."
         change.progress.say(f"{said} The next update deletes what this one left behind.")
+    return True

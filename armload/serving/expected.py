@@ -77,6 +77,7 @@ class LoadDuration(Value):
         duration_s: in which its requests are sent; none where their number alone ends it.
         least_s: if requests that are answered together take no longer than one alone.
         most_s: if together they take as long as one after another.
+        knows_slots: how many requests the service answers at a time is known.
     """
 
     unit: str
@@ -84,6 +85,7 @@ class LoadDuration(Value):
     duration_s: float | None
     least_s: float
     most_s: float
+    knows_slots: bool
 
     @property
     def fitting_share(self) -> float:
@@ -155,7 +157,7 @@ def expected(
     """Return how long a load takes.
 
     Args:
-        slots: requests that the service answers at a time; none for as many as come.
+        slots: requests that the service answers at a time; none where that is unknown.
         users: that send the requests; none for some that each send one.
         times: of all requests, of a load whose rate varies; else none.
     """
@@ -165,7 +167,7 @@ def expected(
         spans = [
             (
                 pauses_s + _of_times_s(times, request_s, at_a_time),
-                pauses_s + _of_times_s(times, request_s, 1 if slots else at_a_time),
+                pauses_s + _of_times_s(times, request_s, 1),
             )
         ]
     else:
@@ -178,6 +180,7 @@ def expected(
         duration_s=len(levels) * stop.duration_s if stop.duration_s and not times else None,
         least_s=sum(least_s for least_s, _ in spans),
         most_s=sum(most_s for _, most_s in spans),
+        knows_slots=slots is not None,
     )
 
 
@@ -194,25 +197,34 @@ def duration_sentence(
         lengths: of synthetic prompts and answers; none for requests of a file.
     """
     one, least, most = map(format_duration, (found.request_s, found.least_s, found.most_s))
-    said = (
-        f"One {found.unit} takes about {one} alone; the load takes about "
-        f"{most if least == most else f'{least} to {most}'}."
-    )
-    offered = _offered(found, levels, lengths)
-    return f"{said} To finish in about the planned duration, use {offered}." if offered else said
+    if least == most:
+        takes = most
+    elif found.knows_slots:
+        takes = f"{least} to {most}"
+    else:
+        takes = f"{least}, or {most} if the service answers one request at a time"
+    said = f"One {found.unit} takes about {one} alone; the load takes about {takes}."
+    words, duration_s = _offered(found, levels, lengths)
+    if not words:
+        return said
+    planned = "the planned duration" if duration_s is None else f"{duration_s} s"
+    even_then = "" if found.knows_slots else " even then"
+    return f"{said} To finish in about {planned}{even_then}, use {' '.join(words)}."
 
 
 def _offered(
     found: LoadDuration, levels: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
-) -> str:
-    share, words = found.fitting_share, []
+) -> tuple[list[str], int | None]:
+    """Return the options that differ from those of the load, and the duration if it is another."""
+    share, words, longer_s = found.fitting_share, [], None
     if found.duration_s is None or share == 1:
-        return ""
+        return [], None
     if lengths is not None:
         shortest = min(each.usual_most for each in lengths)
         shorter = min(1.0, max(share, _LEAST_TOKENS / shortest))
-        prompt, answer = (each.scaled(shorter) for each in lengths)
-        words.append(f"--prompt-tokens {prompt} --n-predict {answer}")
+        if shorter < 1:
+            prompt, answer = (each.scaled(shorter) for each in lengths)
+            words.append(f"--prompt-tokens {prompt} --n-predict {answer}")
         share /= shorter
     if share * _FITS_WITHIN < 1:
         first, *others = levels
@@ -224,8 +236,9 @@ def _offered(
             rate = first.rate * share
             words.append(f"--rate {two_figures(rate)}")
             if rate * found.duration_s < _LEAST_REQUESTS:
-                words.append(f"--duration {_LEAST_REQUESTS / rate:.0f}")
-    return " ".join(words)
+                longer_s = round(_LEAST_REQUESTS / rate)
+                words.append(f"--duration {longer_s}")
+    return words, longer_s
 
 
 def _span_s(
@@ -253,7 +266,7 @@ def _span_s(
         return min(ends_s)
 
     most_at_a_time = min(clients, slots or clients)
-    return span_s(most_at_a_time), span_s(1 if slots else most_at_a_time)
+    return span_s(most_at_a_time), span_s(1)
 
 
 def _means_s(alone: AloneRequest, workload: Workload, users: Users | None) -> tuple[float, float]:

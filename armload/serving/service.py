@@ -148,6 +148,11 @@ class Service:
             self._ended = self._fetched(None)
         return self._ended
 
+    @property
+    def kept(self) -> Path | None:
+        """The folder of its run on this machine, once that is there."""
+        return self._ended[1] if self._ended else None
+
     @contextmanager
     def reached(self, progress: Progress, *, local_port: int, detach: bool) -> Iterator[Service]:
         """Wait until it answers, and let this machine's programs reach it within the block.

@@ -111,7 +111,7 @@ def listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
     """
     require_file(
         path,
-        "file of a search space",
+        "search space file",
         "Correct the path of --space. Its keys are options, such as the line 'threads: [2, 4]'.",
     )
     options = read_options(path)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from armload.boards.board import load_board
 from armload.boards.power import EnergyBasis, place_of
+from armload.build.builder import is_compiled
 from armload.build.source import engine_of
+from armload.build.target import load_target
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import memory_need
@@ -79,7 +81,13 @@ def tune(
     goal = goal.for_model(model.context_length)
     path = output or default_path(board.name, model.name)
     check_path(path)
-    with reach.open(request, _programs(goal), progress) as there:
+    programs = _programs(goal)
+    if goal.max_time_s is not None and not is_compiled(load_target(board.target), programs):
+        progress.say(
+            f"The search may use {', '.join(programs)}. What is not built yet is built first; "
+            "--max-time begins after that."
+        )
+    with reach.open(request, programs, progress) as there:
         where = there.where
         space = space_of(goal.objective, offer_of(where, model, goal), goal.narrowing)
         measurer = _measurer(there, model, goal, progress)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.rates import Missing, measure, measured_rates
 from armload.engines.engine import Settings
 from armload.runs.prepare import as_wanted
+from armload.services.state import ServiceOnBoard, SupervisorState, held_bytes
 from tests.contract.launching import ran
 
 AWKWARD = "a) S (b\n7 (c"
@@ -275,3 +277,20 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
             progress=Silent(),
         )
     assert probe(host, board).rates == Rates()
+
+
+def test_what_a_service_holds_is_told_as_it_is_now(host: Host) -> None:
+    program = "import time; held = b'x' * 40_000_000; print(flush=True); time.sleep(60)"
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        noted = SupervisorState(state="ready", child=server.pid, memory_bytes=966_700)
+        service = ServiceOnBoard(name="tutor", state=noted, is_alive=True, up_s=100)
+        now = held_bytes(host, service)
+        assert now is not None
+        assert 40_000_000 < now < 80_000_000
+        server.kill()
+        server.wait()
+        assert held_bytes(host, service) == 966_700
+        assert held_bytes(host, service.model_copy(update={"is_alive": False})) is None

@@ -316,3 +316,15 @@ def test_a_folder_that_cannot_be_written_is_said(host: Host, tmp_path: Path) -> 
 def test_an_owner_is_one_word_for_a_shell() -> None:
     words = json.loads(this_process().model_dump_json())
     assert set(json.dumps(words)) & set("\\'$`") == set()
+
+
+def test_what_a_command_does_with_the_board_is_told_also_after_a_renewal(
+    host: Host, workdir: PurePosixPath
+) -> None:
+    with leased(
+        *(host, workdir, Silent()), wait_s=0, beside=lambda: host, doing="timing operations"
+    ) as lease:
+        lease.renew()
+        (claim,) = claims(host, workdir)
+        assert claim.words.endswith(", timing operations")
+        assert claim.owner == this_process()

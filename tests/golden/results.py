@@ -279,7 +279,9 @@ def _added(*_: object) -> AddedBoard:
 
 @contextmanager
 def _served(*_: object, **__: object) -> Iterator[SimpleNamespace]:
-    yield SimpleNamespace(url="http://127.0.0.1:8080", api_key="", model="llama-3.2-1b-q4_0.gguf")
+    yield SimpleNamespace(
+        url="http://127.0.0.1:8080", api_key="", model="llama-3.2-1b-q4_0.gguf", kept=None
+    )
 
 
 def _talking(error: RunError | None) -> StandIns:

@@ -21,7 +21,7 @@ from armload.boards.host import Completed
 from armload.boards.local import LocalHost
 from armload.build.helper import SUPERVISE, helper
 from armload.build.target import machine_architecture
-from armload.core.errors import BoardError, RunError, UsageError
+from armload.core.errors import BoardError, InterruptionError, RunError, UsageError
 from armload.core.shell import join, quote, render
 from armload.services import asking, updating
 from armload.services.asking import wait_until_ready
@@ -444,8 +444,10 @@ def test_an_update_beside_the_old_version_loses_no_request(
 
     def ask(*_: object, port: int | None = None) -> AnsweredSpeeds:
         asked.append(port)
-        if (fault == "too slow" and port) or (fault == "interrupted" and not port):
+        if fault == "too slow" and port:
             raise RunError("It cannot go on.")
+        if fault == "interrupted" and not port:
+            raise KeyboardInterrupt
         return speeds
 
     monkeypatch.setattr(updating, "ask", ask)
@@ -471,7 +473,8 @@ def test_an_update_beside_the_old_version_loses_no_request(
         wait_until(lambda: answered[0] > 0)
         try:
             if fault:
-                with pytest.raises(RunError, match="cannot go on"):
+                words = "keeps its version a" if fault == "interrupted" else "cannot go on"
+                with pytest.raises((RunError, InterruptionError), match=words):
                     updating._carried_out(change, overwrite=False)
             else:
                 updated = updating._carried_out(change, overwrite=False)

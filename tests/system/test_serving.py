@@ -84,6 +84,7 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
 
         service.process.send_signal(signal.SIGINT)
         said = service.ends(0)
+        assert "Stopped. Its run is kept in " in said
     assert "cleaning up before exit" not in said, "the log of its end is fetched, not shown"
     service.leaves_nothing(ann)
     run = run_of(ann, about["run"])

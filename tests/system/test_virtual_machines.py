@@ -28,7 +28,7 @@ from armload.boards.virtual.state import machine_folder, machine_state, socket_p
 from armload.boards.virtual.storage import make_disk
 from armload.build.helper import RATES, helper
 from armload.core import private_programs
-from armload.core.errors import ConnectError, MissingToolError
+from armload.core.errors import ConnectError, DataError
 from armload.core.places import data_path
 from armload.core.progress import ProgressStep, Silent
 from tests.virtual_boards import (
@@ -347,7 +347,7 @@ def test_installed_qemu_that_lacks_the_cpu_is_passed_over(
 
 
 def test_cpu_that_no_qemu_knows_is_told() -> None:
-    with pytest.raises(MissingToolError, match="No installed QEMU supports the CPU 'cortex-a5'"):
+    with pytest.raises(DataError, match="QEMU has no 64-bit CPU 'cortex-a5'"):
         qemu_for("cortex-a5", Silent())
 
 

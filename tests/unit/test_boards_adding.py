@@ -209,3 +209,17 @@ def test_the_list_marks_the_default_board_and_those_that_come_with_armload(
     assert "(dayu200 and yitian710: examples of files for real boards)" in note
     (workspace / "pyproject.toml").unlink()
     assert "virtual (default)" in " ".join(typed(workspace, "board.list").stdout.split())
+
+
+def test_what_is_called_like_a_board_s_file_and_is_none_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "boards"
+    (folder / "d.yaml").mkdir(parents=True)
+    (folder / "l.yaml").symlink_to("gone.yaml")
+    (folder / "garbage.yaml").write_text("nonsense\n")
+    said = " ".join(typed(tmp_path, "board.list").stderr.split())
+    assert f"Skipped the board d: {folder}/d.yaml is a folder, not a file." in said
+    assert f"board l: {folder}/l.yaml is a link to gone.yaml, which does not exist." in said
+    assert f"Skipped the board garbage: {folder}/garbage.yaml, line 1: expected" in said
+    done = typed(tmp_path, "board.probe", "--board", "d")
+    assert done.returncode == 2
+    assert f"named 'd': {folder}/d.yaml is a folder, not a file." in " ".join(done.stderr.split())

@@ -89,6 +89,7 @@ def test_an_entry_of_one_s_own_can_be_named(tmp_path: Path) -> None:
         ("raspberry-pi-5", "raspberry-pi-5-8gb"),
         ("raspberry-pi-5-3gb", "raspberry-pi-5-4gb"),
         ("raspberry-pi-55-8GB", "Did you mean 'raspberry-pi-5"),
+        ("rpi5", "Hardware with that target: raspberry-pi-5-1gb, raspberry-pi-5-2gb"),
         ("", "no hardware named ''"),
         ("../boards/dayu200", "no hardware named"),
     ],

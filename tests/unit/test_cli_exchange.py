@@ -61,7 +61,7 @@ def test_a_table_is_printed_by_default_and_a_document_as_json(folder: Path) -> N
         (["export", "latest", "--format", "csv", "--json"], 2, "cannot be combined with --json"),
         (["import", "nowhere.json"], 2, "There is no file 'nowhere.json'"),
         (["import", "boards"], 2, "error: boards is a folder, not a file."),
-        (["import", "half.json"], 3, "not JSON, or cut off"),
+        (["import", "half.json"], 3, "not a JSON document"),
         (["report", "nowhere", "--leaderboard"], 2, "There is no folder or file"),
     ],
 )

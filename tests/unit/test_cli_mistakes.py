@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.core.near_names import did_you_mean
 from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
 
 
@@ -180,6 +181,28 @@ def test_many_names_are_not_listed_but_the_command_that_lists_them_is_named(
 
 def test_near_names_are_offered() -> None:
     assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
+
+
+@pytest.mark.parametrize(
+    ("typed_word", "meant"),
+    [
+        *(("foo", ""), ("--foo", ""), ("--fro", "'--for'"), ("--run", "'--runs'")),
+        *(("footp", "'footprints'"), ("shwo", "'show'"), ("benhc", "'bench'")),
+        ("--n", "'--n-predict'"),
+    ],
+)
+def test_a_short_word_needs_a_closer_match(typed_word: str, meant: str) -> None:
+    hint = did_you_mean(
+        typed_word, ["footprints", "--for", "--runs", "--n-predict", "show", "bench"]
+    )
+    assert hint == (f"Did you mean {meant}? " if meant else "")
+
+
+@pytest.mark.parametrize("more", [[], ["install"], ["nonsense"]])
+def test_a_group_of_verbs_is_called_one_whatever_follows(more: list[str]) -> None:
+    said = run("armload", "service", *more).stderr
+    assert said.startswith("error: 'service' is a group of verbs.")
+    assert ("Did you mean 'service.install'?" in said) == (more == ["install"])
 
 
 @pytest.mark.parametrize(

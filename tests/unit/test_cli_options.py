@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -12,7 +12,7 @@ from armload.bench.options import Options, _listed_options, read_options
 from armload.cli import generated
 from armload.cli.help import grouped, shown
 from armload.cli.options import OutputOptions
-from armload.cli.verb import Verb
+from armload.cli.verb import VERBS, Verb
 from armload.core.errors import DataError, UsageError
 from armload.core.options import Duration, Names, Option, OptionGroup, Share, declared_options
 from armload.core.yamlfile import load_file
@@ -95,3 +95,21 @@ def test_values_are_read_as_their_option_says(
 def test_a_percentage_lies_between_none_and_all(text: str) -> None:
     with pytest.raises(UsageError, match="--share: must be a percentage above 0 and below 100"):
         Words.typed({"share": text})
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_value_is_shown_as_it_is_typed_and_a_placeholder_in_capitals(name: str) -> None:
+    for option in declared_options(VERBS[name].options):
+        words = option.value.split("|")
+        typed_words = {each for each in words if each.islower()}
+        if len(words) > 1:
+            assert all(each.isupper() for each in words if each not in typed_words), option.name
+        if len(words) > 1 and (known := _literals(option.info.annotation)):
+            assert typed_words == known, option.name
+
+
+def _literals(annotation: Any) -> set[str]:
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return set(parts)
+    return set().union(*map(_literals, parts)) if parts else set()

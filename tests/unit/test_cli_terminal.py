@@ -84,7 +84,7 @@ def test_a_plain_line_of_work_without_a_unit_tells_its_share_and_the_time_left(
     step.update(20, total=100, note="1 of 3 steps: a.cpp")
     now_s = 110.0
     step.update(60, total=100, note="2 of 3 steps: b.cpp")
-    assert step._line() == "Compiling: (60%, 10 s left); 2 of 3 steps: b.cpp"
+    assert step._line() == "Compiling: 60%, 10 s left; 2 of 3 steps: b.cpp"
     step.end()
 
 

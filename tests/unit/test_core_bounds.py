@@ -126,3 +126,19 @@ def test_json_of_very_many_values_is_refused_before_it_takes_memory(read: object
     for text in (b"[" + b"[]," * 5_000_000 + b"0]", "{" * 5_000_001):
         with pytest.raises(ValueError, match="more than 5,000,000 values"):
             read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("garbage", "invalid at line 1, column 1"),
+        ('{"a": 1,\n "b" 2}', "invalid at line 2, column 6"),
+        ('{"a": 1,\n "b": "tw', "it breaks off in line 2"),
+        ('{"a": [1,\n', "it breaks off in line 1"),
+        (" \n", "it is empty"),
+    ],
+)
+def test_where_a_document_is_no_json_is_told_without_python_s_words(text: str, said: str) -> None:
+    for read in (load_json, parse_json):
+        with pytest.raises(ValueError, match=rf"^{said}$"):
+            read(text)

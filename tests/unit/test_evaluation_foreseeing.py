@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from armload.boards.board import load_board
+from armload.boards.board import VirtualReach, load_board
 from armload.boards.group import Group
 from armload.boards.probe import probe
 from armload.core.errors import BoardError
 from armload.core.progress import ProgressStep, Silent
+from armload.engines.prediction import Prediction
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.engines.spread import LinkRates
 from armload.evaluation.evaluating import say_duration
 from armload.models.find import model_called
 from armload.runs import spreading
+from armload.runs.predicting import adjusted_for_emulation
 from armload.runs.reach import ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Connection, Session
@@ -110,6 +112,26 @@ def test_an_unknown_time_is_called_unknown_with_what_would_tell(tmp_path: Path) 
     assert said_of(tmp_path) == (
         "The time for 200 questions of up to 160 tokens cannot be estimated: the file of board "
         "here does not state the CPU's speed (facts: clusters with max_mhz)."
+    )
+
+
+def test_a_virtual_board_s_time_is_left_to_what_would_time_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = reached(tmp_path, "here", FAST)
+    predict = ConnectedBoard.predict_before_run
+    virtual = where.main_board.model_copy(update={"reach": VirtualReach(kind="virtual")})
+
+    def predicted(board: ConnectedBoard, engine: Scoring) -> Prediction:
+        found = predict(board, engine)
+        assert found is not None
+        return adjusted_for_emulation(virtual, found)
+
+    monkeypatch.setattr(ConnectedBoard, "predict_before_run", predicted)
+    assert said_by(where, tmp_path) == (
+        "The time for 200 questions of up to 160 tokens cannot be estimated: here is emulated, so "
+        "its speed depends on this machine and cannot be estimated from facts. To estimate a "
+        "model's speed there: armload fit --board here --model MODEL."
     )
 
 

@@ -94,7 +94,7 @@ def test_of_each_size_the_fastest_is_listed_also_of_those_with_a_file() -> None:
     assert [name for name in sizes if name in text.partition("Memory covers")[0]] == [
         *("tiny:Q4_0", "small:Q4_0", "hub:Q4_0", "large:Q4_0")
     ]
-    assert "To list 1 more: --all" in text
+    assert "Not listed: 1 model for which a larger one is at least as fast;" in text
     whole = printed(listing_view(every, lists_all=True))
     assert "tiny:Q8_0" in whole
     assert "--all" not in whole

@@ -133,3 +133,11 @@ def test_the_policy_lets_only_the_page_s_own_script_run(tmp_path: Path) -> None:
 
 def test_writing_a_report_again_gives_the_same_page(tmp_path: Path) -> None:
     assert _page(quick_run(), tmp_path) == _page(quick_run(), tmp_path)
+
+
+def test_a_kernel_s_version_may_break_at_its_plus_sign_and_steers_no_markup() -> None:
+    from armload.report.pages import _breakable
+
+    assert str(_breakable("6.12.117+deb13-cloud-arm64")) == "6.12.117+<wbr>deb13-cloud-arm64"
+    assert str(_breakable("<b>1+1</b>")) == "&lt;b&gt;1+<wbr>1&lt;/b&gt;"
+    assert str(_breakable("g++ 14, +5")) == "g++ 14, +5"

@@ -79,7 +79,7 @@ def test_an_answer_of_one_token_takes_what_its_prompt_takes() -> None:
     [
         (span(LoadLevel(rate=0.5), duration_s=40), 20 * 19.3 / 4, 20 * 19.3),
         (span(LoadLevel(rate=0.01), duration_s=400), 300 + 19.3, 300 + 19.3),
-        (span(LoadLevel(rate=0.5), slots=None, duration_s=40), 38 + 19.3, 38 + 19.3),
+        (span(LoadLevel(rate=0.5), slots=None, duration_s=40), 38 + 19.3, 20 * 19.3),
         (span(LoadLevel(rate=0.5), slots=1, requests=10), 193, 193),
         (span(LoadLevel(concurrency=2), requests=10), 193 / 2, 193),
         (span(LoadLevel(concurrency=8), requests=16), 16 / 4 * 19.3, 16 * 19.3),
@@ -125,7 +125,7 @@ def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
             [LoadLevel(rate=1)],
             (read_lengths("", "4"), read_lengths("", "128")),
             0.1,
-            "--prompt-tokens 4 --n-predict 128 --rate 0.1",
+            "--rate 0.1",
         ),
     ],
 )
@@ -133,8 +133,24 @@ def test_what_is_offered_suits_the_load(
     levels: list[LoadLevel], lengths: tuple[Lengths, Lengths] | None, share: float, offered: str
 ) -> None:
     found = span(LoadLevel(rate=1), duration_s=60).model_copy(update={"most_s": 60 / share})
+    _, _, longer_s = offered.partition("--duration ")
+    in_time = f"{longer_s} s" if longer_s else "the planned duration"
     assert duration_sentence(found, levels, lengths).endswith(
-        f"To finish in about the planned duration, use {offered}."
+        f"To finish in about {in_time}, use {offered}."
+    )
+
+
+def test_a_service_of_unknown_slots_may_answer_one_request_at_a_time() -> None:
+    level = LoadLevel(rate=0.5)
+    slow = AloneRequest(prompt_s=11.9, prompt_characters=19, token_s=0.1)
+    lengths = (read_lengths("prompt-tokens", "4"), read_lengths("n-predict", "2"))
+    found = expected(
+        slow, synthetic(*lengths), [level], StopCondition(duration_s=5), CONSTANT, 1, slots=None
+    )
+    assert duration_sentence(found, [level], lengths) == (
+        "One request takes about 12 s alone; the load takes about 16 s, or 36 s if the service "
+        "answers one request at a time. To finish in about 58 s even then, use --rate 0.069 "
+        "--duration 58."
     )
 
 

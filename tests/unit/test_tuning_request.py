@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,9 +14,14 @@ from armload.cli.verbs.tune import (
     requests_of,
     work_typed,
 )
-from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
+from armload.core.progress import Silent
 from armload.engines.plan import SEED_PROMPT, Plan
+from armload.runs.reach import ConnectedBoards
+from armload.runs.request import Request
+from armload.tuning.reach import ConnectedTuningBoard
 from armload.tuning.request import TunedLoad, TuningRequest
+from armload.tuning.tune import tune
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 
 
@@ -246,3 +252,34 @@ def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
     asked = typed("prefill", prompt_tokens="600")
     given = TuningRequest(model="demo", objective="prefill", work=work_typed(asked))
     assert given.for_model(512) == given
+
+
+@pytest.mark.parametrize(("limit_s", "is_built"), [(60.0, False), (60.0, True), (None, False)])
+def test_builds_before_a_limited_search_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float | None, *, is_built: bool
+) -> None:
+    sentences: list[str] = []
+
+    class Heard(Silent):
+        def say(self, text: str) -> None:
+            sentences.append(text)
+
+    class Unreached(ConnectedBoards[ConnectedTuningBoard]):
+        def open(self, *_: object, **__: object) -> NoReturn:
+            raise ConnectError("nobody answers")
+
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "mine.yaml").write_text("target: rk3568\nreach: {kind: local}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("armload.tuning.tune.is_compiled", lambda *_: is_built)
+    goal = TuningRequest(model="random", objective="decode", max_time_s=limit_s)
+    with pytest.raises(ConnectError):
+        tune(
+            *(Request(board="mine"), goal, Heard()),
+            output=None,
+            reach=Unreached(ConnectedTuningBoard),
+            begun=lambda _: None,
+            report=lambda *_: None,
+        )
+    told = [each for each in sentences if "--max-time begins after that" in each]
+    assert bool(told) == (limit_s is not None and not is_built)

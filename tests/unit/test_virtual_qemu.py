@@ -10,6 +10,7 @@ from armload.boards.virtual.qemu import (
     Wiring,
     command_line,
     cpus_listed,
+    knows_cpu,
     start,
 )
 from armload.boards.virtual.storage import make_disk
@@ -145,5 +146,13 @@ def test_why_qemu_does_not_start_is_told_wherever_it_says_so(tmp_path: Path, whe
 
 
 def test_the_cpus_that_qemu_knows_are_named_with_the_likeliest_first(tmp_path: Path) -> None:
-    qemu = program(tmp_path, "printf 'Available CPUs:\\n  max\\n  cortex-a55\\n  sa1 (old)\\n'")
-    assert cpus_listed(qemu, "cortex-a555") == "It knows cortex-a55, max, sa1."
+    qemu = program(tmp_path, "printf 'CPUs:\\n  cortex-a9\\n  max\\n  cortex-a55 (new)\\n  sa1\\n'")
+    assert cpus_listed(qemu, "cortex-a555") == "It knows cortex-a55, max."
+
+
+def test_32_bit_cpus_are_refused(tmp_path: Path) -> None:
+    names = "arm926 cortex-a9 cortex-a15 cortex-m33 cortex-r52 pxa255 sa1100 ti925t"
+    more = "cortex-a35 cortex-a72 cortex-a710 a64fx neoverse-n1 max"
+    qemu = program(tmp_path, f"printf 'CPUs:\\n'; printf '  %s\\n' {names} {more}")
+    assert not [each for each in names.split() if knows_cpu(qemu, each)]
+    assert [each for each in more.split() if knows_cpu(qemu, each)] == more.split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from armload.boards.board import VirtualReach
 from armload.boards.virtual.state import last_lines
-from armload.core.errors import ConnectError, MissingToolError
+from armload.core.errors import ConnectError, DataError
 from armload.core.near_names import nearest_first
 from armload.core.private_programs import private_program, unpacked
 from armload.core.progress import Progress
@@ -19,6 +20,8 @@ from armload.core.values import Value
 GUEST_ADDRESS = "10.0.2.15"
 _PROGRAM = "qemu-system-aarch64"
 # With page table isolation (kpti) QEMU forgets all translated addresses at each system call.
+# The kernel that is started there is a 64-bit one.
+_32_BIT = re.compile(r"arm\d.*|pxa\d.*|sa\d.*|ti\d.*|cortex-([mr]\d+.*|a([5789]|1[257]|32))")
 _KERNEL_OPTIONS = "console=ttyAMA0 quiet loglevel=4 panic=5 kpti=off init_on_alloc=0"
 
 
@@ -73,8 +76,9 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
         modules=next(folder.glob("usr/lib/*/qemu"), None),
     )
     if not knows_cpu(fetched, cpu):
-        raise MissingToolError(
-            f"No installed QEMU supports the CPU {cpu!r}.", cpus_listed(fetched, cpu)
+        raise DataError(
+            f"reach: cpu: QEMU has no 64-bit CPU {cpu!r}.",
+            f"{cpus_listed(fetched, cpu)} Change it in the board's file.",
         )
     return fetched
 
@@ -99,7 +103,7 @@ def _cpus(qemu: Qemu) -> list[str]:
     )
     # A title, then a line for each with its name and, it may be, a remark.
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith(" ")]
-    return [words[0] for words in lines if words]
+    return [words[0] for words in lines if words and not _32_BIT.fullmatch(words[0])]
 
 
 def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> list[str]:

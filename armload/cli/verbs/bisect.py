@@ -37,7 +37,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     ] = 0.05
     for_: Annotated[
         Literal["decode", "prefill"],
-        Option("phase whose time per token is compared", "DECODE|PREFILL"),
+        Option("phase whose time per token is compared", "decode|prefill"),
     ] = "decode"
     text_differs: Annotated[
         bool,

@@ -39,7 +39,7 @@ def list_boards(_options: OutputOptions) -> Result:
     from armload.core.places import shipped_folders
     from armload.core.trust import describing
     from armload.core.values import ValueList
-    from armload.core.workspace import data_file, data_names
+    from armload.core.workspace import data_file, data_names, no_files
     from armload.report.boards import ListedBoard, boards_view
     from armload.report.result import as_result
 
@@ -64,7 +64,9 @@ def list_boards(_options: OutputOptions) -> Result:
                     )
                 )
         except ArmloadError as error:
-            terminal.progress().say(f"skipped: {error}")
+            terminal.progress().say(f"Skipped the board {name}: {error}")
+    for path, what in no_files("boards").items():
+        terminal.progress().say(f"Skipped the board {path.stem}: {path} is {what}.")
     return as_result(ValueList[ListedBoard](tuple(boards)), boards_view(boards))
 
 
@@ -175,7 +177,8 @@ def add(options: AddOptions) -> Result:
 def hardware(_options: OutputOptions) -> Result:
     """List the hardware catalogue: names for fit --hardware and for board files.
 
-    --json also gives the source of each figure.
+    Where several sizes of memory are listed, add one to the name, as in raspberry-pi-5-8gb. --json
+    also gives the source of each figure.
     Example: armload board.hardware
     """
     from armload.boards.hardware import Hardware, catalogue

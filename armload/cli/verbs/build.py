@@ -62,7 +62,7 @@ class BuildOptions(EngineSource, OutputOptions):
         Option(
             "cpu: static programs; vulkan: programs that also compute on GPUs, for boards with "
             f"glibc {GLIBC} or newer and a Vulkan loader",
-            "CPU|VULKAN",
+            "cpu|vulkan",
             harmless="anywhere",
         ),
     ] = "cpu"
@@ -195,5 +195,5 @@ def _all_targets() -> list[Target]:
         try:
             targets.append(load_target(name))
         except ArmloadError as error:
-            terminal.progress().say(f"skipped: {error}")
+            terminal.progress().say(f"Skipped the target {name}: {error}")
     return targets

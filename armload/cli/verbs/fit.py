@@ -58,7 +58,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
         Option(
             "projector for images and sounds, a file or hf:ORG/REPO/FILE.gguf; auto: the mmproj "
             "file beside the model, or in its repository; none: text alone",
-            "FILE|AUTO|NONE",
+            "FILE|auto|none",
             "auto where there is one",
             takes="model",
             harmless="in a plan",

@@ -122,6 +122,10 @@ def serve(options: ServeOptions) -> Generator[Result, None, None]:
         warn_of_chats(service, progress)
         if not options.detach:
             follow(service, progress, lambda text: print(text, end="", file=sys.stderr, flush=True))
+    if service.kept is not None:
+        terminal.say(
+            f"Stopped. Its run is kept in {service.kept}: armload show {service.kept.name}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

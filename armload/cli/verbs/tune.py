@@ -70,7 +70,7 @@ class TuneOptions(
         Duration | None,
         Option(
             "time limit, such as 30m or 2h, of which up to half is reserved for comparing the "
-            "best configuration with the defaults; interruptions do not count",
+            "best configuration with the defaults; builds and interruptions do not count",
             "DURATION",
             "until the fastest is clear",
             heading="Limits",

@@ -190,7 +190,7 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(text)
     except ValueError as error:
-        raise DataError(f"{path}: not JSON, or cut off: {error}.", _AGAIN) from error
+        raise DataError(f"{path}: not a JSON document: {error}.", _AGAIN) from error
     if not isinstance(content, dict) or content.get("kind") != "armload results":
         raise DataError(f"{path}: not a document that armload export wrote.", _AGAIN)
     return content

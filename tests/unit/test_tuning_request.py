@@ -188,7 +188,7 @@ def test_requests_that_no_trial_could_send_are_refused_before_the_first(
 
 def test_a_search_space_that_is_not_there_is_named(tmp_path: Path) -> None:
     goal = TuningRequest(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
-    with pytest.raises(UsageError, match=r"There is no file of a search space .*spaces\.yaml"):
+    with pytest.raises(UsageError, match=r"There is no search space file .*spaces\.yaml"):
         goal.check()
 
 

@@ -166,7 +166,7 @@ def test_a_sweep_of_devices_says_what_each_gpu_left_to_the_cpu(tmp_path: Path) -
 def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:
     runs = [of_a_program(tmp_path / name, name) for name in ("echo", "ls")]
     board = runs[0].board.name
-    assert headline(cells_of(runs)) == f"2 valid runs on {board}, none with tokens per second"
+    assert headline(cells_of(runs)) == f"2 valid runs on {board}, without tokens per second"
     assert counted(cells_of(runs)) == "2 runs of 2 configurations: echo, ls"
     assert new_folder(runs).name.endswith("-2-programs")
     assert headline(cells_of([*runs, quick_run()])).startswith("66.6 ms per token (15.0 tokens")

@@ -342,6 +342,8 @@ def test_what_is_unknown_is_said() -> None:
     assert found.verdict == "streams"
     assert found.token_s is None
     assert "facts.storage_read_bytes_per_s" in sentence("m", "b", found)
+    mapped = predicted(need(), no_rate, computing(1.9))
+    assert (mapped.verdict, mapped.bottleneck, mapped.token_s) == ("reads storage", "storage", None)
 
 
 def test_declared_rates_and_facts_widen_the_interval() -> None:

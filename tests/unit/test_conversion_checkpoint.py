@@ -303,7 +303,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
     ("cut",): (3, "1 of 3 weight files is missing"),
     ("pieces",): (3, "pieces/tokenizer.model: this file is missing, and the converter reads"),
-    ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 600"),
+    ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 620"),
     ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),
 }
 
@@ -315,7 +315,7 @@ def test_what_reading_tells_is_refused_before_anything_is_installed(tmp_path: Pa
     (tmp_path / "cut" / SECOND).unlink()
     for name, wrong in (
         ("pieces", {"architectures": ["Gemma2ForCausalLM"]}),
-        ("large", {"vocab_size": 600}),
+        ("large", {"vocab_size": 620}),
     ):
         path = checkpoint_of(model, tmp_path / name, "qwen2") / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | wrong))

@@ -35,5 +35,5 @@ def listening_ports(host: Host) -> frozenset[int]:
 def _sockets(host: Host) -> Iterator[tuple[int, str]]:
     for line in host.run("cat /proc/net/tcp /proc/net/tcp6 2>/dev/null").text.splitlines():
         words = line.split()
-        if len(words) > 3 and words[0].endswith(":") and words[0] != "sl":
+        if len(words) > 3 and words[0].endswith(":"):
             yield int(words[1].rpartition(":")[2], 16), words[3]

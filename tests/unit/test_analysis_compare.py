@@ -30,7 +30,7 @@ from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord, Workstation
 from armload.engines.measurement import Measurement
-from armload.report.comparison import each_once
+from armload.report.comparison import boards_table, each_once
 from armload.report.exchange.tables import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run
@@ -187,6 +187,18 @@ def test_energy_is_noted_and_what_was_measured_otherwise_is_left_out_and_said() 
     ]
     without = one(a, repeats("b", 2)).findings
     assert not [each for each in without if isinstance(each, EnergyPerToken)]
+
+
+def test_two_boards_stand_side_by_side_and_one_does_not() -> None:
+    found = []
+    for board in ("kitchen", "cellar"):
+        run = made_run(Q4, 4, board=board)
+        (one,) = compare(repeats("a", 5, run=run), repeats("b", 5, 1.3, run=run))
+        assert boards_table([one]) is None
+        found.append(one)
+    table = boards_table(found)
+    assert table is not None
+    assert len(table.rows) == 2
 
 
 def test_a_not_comparable_pair_still_shows_its_ratio() -> None:

@@ -11,6 +11,8 @@ from armload.analysis.compute import Compute
 from armload.analysis.fitted import (
     fitted,
     forecast_notice,
+    memory_source,
+    of_media,
     recommendation,
     refusal,
     remedy,
@@ -26,6 +28,7 @@ from armload.models.context_memory import ContextMemory, KvCache
 from armload.models.model import Model
 from armload.report.run_words import prediction_line
 from armload.runs.predicting import adjusted_for_emulation
+from tests.unit.published import talkative_run
 from tests.unit.runs import quick_run
 from tests.unit.samples import model
 
@@ -337,11 +340,19 @@ def test_what_is_unknown_is_said() -> None:
     unknown = predicted(need(), BoardResources(), computing(1.9))
     assert unknown.verdict == "unknown"
     assert "memory is" in sentence("m", "b", unknown)
+    media = talkative_run().prediction
+    assert media is not None
+    assert media.media is not None
+    assert media.media.encoder_s is None
+    assert "unknown" in of_media(media)
+    assert "unknown" in memory_source([])
     no_rate = resources().model_copy(update={"storage": None})
     found = predicted(need(), no_rate, computing(1.9), may_stream=True)
     assert found.verdict == "streams"
     assert found.token_s is None
     assert "facts.storage_read_bytes_per_s" in sentence("m", "b", found)
+    mapped = predicted(need(), no_rate, computing(1.9))
+    assert (mapped.verdict, mapped.bottleneck, mapped.token_s) == ("reads storage", "storage", None)
 
 
 def test_declared_rates_and_facts_widen_the_interval() -> None:

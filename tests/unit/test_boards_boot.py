@@ -82,6 +82,22 @@ def test_what_is_there_decides(lines: tuple[str, ...], usable: tuple[str, ...]) 
     assert told("root login", "user root", *lines).usable == usable
 
 
+@pytest.mark.parametrize(
+    ("root", "writable", "tool"),
+    [
+        ("login", "/etc/passwd", "useradd"),
+        ("sudo", "/etc/passwd", "useradd"),
+        ("none", "/etc/passwd", None),
+        ("login", "/etc/systemd/system", None),
+    ],
+)
+def test_users_are_added_only_as_root_where_their_file_is_writable(
+    root: str, writable: str, tool: str | None
+) -> None:
+    facts = told(f"root {root}", "adds-users useradd", f"writable {writable}")
+    assert facts.adds_users == tool
+
+
 def test_what_was_not_observed_is_unknown() -> None:
     assert told() == BootFacts()
 

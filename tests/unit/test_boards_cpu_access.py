@@ -8,15 +8,17 @@ import pytest
 
 from armload.boards.board import Board
 from armload.boards.cpu_access import CpuAccess, read_cpu_access
+from armload.boards.local import LocalHost
 from armload.boards.probe import Probe, parse_probe
-from armload.core.errors import UsageError
+from armload.core.errors import BoardError, UsageError
+from armload.core.progress import Silent
 from armload.deploy.layout import Layout
 from armload.engines.completion import settings_of
 from armload.engines.engine import RunContext, Settings
 from armload.engines.llama_cpp import settings_words
 from armload.engines.plan import Plan
 from armload.report.board_state import cpu_access_line
-from armload.runs.prepare import check_cores
+from armload.runs.prepare import _pinning, check_cores
 from armload.runs.resources import facts_of
 from tests.unit.test_boards_probe import core, output
 from tests.unit.test_engines_job import board
@@ -84,6 +86,19 @@ def test_a_core_that_is_not_allowed_is_refused_with_those_that_are() -> None:
     assert caught.value.remedy == "Use --threads 4 or fewer."
     # Cores that isolcpus keeps free are there for whoever asks.
     check_cores(Settings(cpus="4-7", threads=4), board(), found("affinity 0-3"))
+
+
+def test_only_cores_that_a_person_chose_need_something_that_pins() -> None:
+    def pinned(cpus: str | None, *tools: str) -> tuple[str, ...]:
+        probe = found("affinity 0-7").model_copy(update={"tools": tools})
+        host = LocalHost("b", launcher=("emulator",))
+        return _pinning(host, board(), Settings(cpus=cpus), "4-7", probe, Silent())
+
+    assert pinned(None, "taskset") == pinned("4-7", "taskset") == ("taskset", "f0")
+    assert pinned(None) == ()
+    with pytest.raises(BoardError) as refused:
+        pinned("4-7")
+    assert "taskset" in refused.value.remedy
 
 
 def test_forecasts_count_the_cores_that_are_left() -> None:

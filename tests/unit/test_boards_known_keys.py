@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.known_keys import known_keys_name, pin_key, pinned_keys_file, user_key_files
+from armload.boards.known_keys import (
+    known_keys_name,
+    pin_key,
+    pinned_keys_file,
+    pinned_line,
+    user_key_files,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +30,9 @@ def test_a_server_has_one_pinned_key_and_others_keep_theirs() -> None:
     assert pinned_keys_file().read_text() == (
         "[board]:2222 ssh-ed25519 AAAAother\nboard ssh-ed25519 AAAAnew\n"
     )
+    assert pinned_line("board", 2222) == "ssh-ed25519 AAAAother"
+    assert pinned_line("board", 22) == "ssh-ed25519 AAAAnew"
+    assert pinned_line("boar", 22) is None
 
 
 def test_keys_that_are_pinned_at_once_are_all_kept() -> None:

@@ -22,7 +22,8 @@ def test_a_launcher_that_does_not_end_is_named(
     assert "'launcher' in boards/mine.yaml" in error.value.remedy
 
 
-def test_under_a_launcher_that_runs_nothing_no_feature_is_known() -> None:
+@pytest.mark.parametrize("launcher", [("true",), ("sh", "-c", "echo fp asimd; exit 1")])
+def test_under_a_launcher_that_runs_nothing_no_feature_is_known(launcher: tuple[str, ...]) -> None:
     board = load_board("this-machine")
-    found = probe_host(LocalHost("mine", ("true",)), board)
+    found = probe_host(LocalHost("mine", launcher), board)
     assert found.cpu_features == ()

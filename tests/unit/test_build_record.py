@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from armload.build.backend import BuildRequest
+from armload.build.features import Symbols
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError
@@ -116,3 +118,9 @@ def test_a_target_may_name_every_feature_that_our_program_for_boards_prints() ->
     printed = set(re.findall(r'"([a-z0-9]+)"', code))
     assert len(printed) > 60
     Target(name="all", cpu="x", features=tuple(sorted(printed)))
+
+
+def test_an_address_belongs_to_the_function_that_begins_before_it() -> None:
+    symbols = Symbols([(64, "second"), (16, "first")], frozenset())
+    found = symbols.names_at(np.array([8, 16, 63, 64, 900], dtype=np.uint64))
+    assert found == [None, "first", "first", "second", "second"]

@@ -15,14 +15,21 @@ import pytest
 from gguf import GGUFReader
 
 from armload.build.source import pinned_source
+from armload.conversion.checkpoints import checking
 from armload.conversion.checkpoints.checking import (
     TOLERANCES,
     ComparedLogits,
+    ConversionCheck,
     DifferentText,
     TextFindings,
+    check_gguf,
     judge,
 )
-from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_checkpoint_outline
+from armload.conversion.checkpoints.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    read_checkpoint_outline,
+)
 from armload.conversion.checkpoints.converting import convert
 from armload.conversion.checkpoints.environment import Environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
@@ -42,6 +49,7 @@ from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of
 from tests.command_line import typed
 from tests.tokenizers import write_as_today
+from tests.unit.samples import binary
 
 INDEX = "model.safetensors.index.json"
 SECOND = "model-00002-of-00003.safetensors"
@@ -303,7 +311,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
     ("cut",): (3, "1 of 3 weight files is missing"),
     ("pieces",): (3, "pieces/tokenizer.model: this file is missing, and the converter reads"),
-    ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 600"),
+    ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 620"),
     ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),
 }
 
@@ -315,7 +323,7 @@ def test_what_reading_tells_is_refused_before_anything_is_installed(tmp_path: Pa
     (tmp_path / "cut" / SECOND).unlink()
     for name, wrong in (
         ("pieces", {"architectures": ["Gemma2ForCausalLM"]}),
-        ("large", {"vocab_size": 600}),
+        ("large", {"vocab_size": 620}),
     ):
         path = checkpoint_of(model, tmp_path / name, "qwen2") / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
@@ -354,6 +362,39 @@ def test_too_little_space_or_memory_is_told_before_anything_is_installed(
             progress=Silent(),
         )
     assert not path.exists()
+
+
+@pytest.mark.parametrize("reads_older", [False, True])
+def test_a_file_that_nothing_can_check_is_accepted_only_when_that_was_agreed_to(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reads_older: bool
+) -> None:
+    python = tmp_path / "held" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    older = "echo {} >$6; exit 0" if reads_older else "exit 1"
+    python.write_text(f'#!/bin/sh\n[ "$PYTHONPATH" ] && exit 1\n{older}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(checking, "build", lambda *_, **__: (binary(),))
+    file = word_problems_model("word-problems:Q8_0")
+    today = read_checkpoint(checkpoint)
+    saved_before = today.model_copy(update={"transformers": "4.50.0"})
+
+    def checked(each: Checkpoint, *, unchecked: bool) -> ConversionCheck:
+        with (tmp_path / "lock").open("w") as lock:
+            held = Environment(python=python, lock=lock.fileno())
+            return check_gguf(
+                *(each, file, read_header(file), "Q8_0", held, Silent()), unchecked=unchecked
+            )
+
+    with pytest.raises(DataError) as refused:
+        checked(today.model_copy(update={"transformers": "5.0.0"}), unchecked=False)
+    assert "--unchecked" in refused.value.remedy
+    accepted = checked(saved_before, unchecked=True).unchecked
+    assert any("status 1" in each for each in accepted) is not reads_older
+    if reads_older:
+        checked(saved_before, unchecked=False)
+    else:
+        with pytest.raises(DataError):
+            checked(saved_before, unchecked=False)
 
 
 @pytest.mark.parametrize(

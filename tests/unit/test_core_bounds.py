@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
 
+from armload.boards.bulk import output_chunks
+from armload.boards.host import OutputChunk
 from armload.core.bounds import TooMuchError, read_bounded, run_bounded, size_words, within
 from armload.core.errors import DataError, DiskError
 from armload.core.values import load_json, parse_json
@@ -142,3 +147,12 @@ def test_where_a_document_is_no_json_is_told_without_python_s_words(text: str, s
     for read in (load_json, parse_json):
         with pytest.raises(ValueError, match=rf"^{said}$"):
             read(text)
+
+
+def test_a_stream_that_nobody_reads_any_more_is_not_read_to_its_end() -> None:
+    chunks = output_chunks("kitchen", itertools.repeat(b"y\n"), (), lambda: 30.0, "late")
+    assert next(chunks) == ("stdout", b"y\n")
+    reading = [each for each in threading.enumerate() if "(_put)" in each.name]
+    assert reading
+    cast("Generator[OutputChunk]", chunks).close()
+    wait_until(lambda: not any(each.is_alive() for each in reading), within_s=10)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from armload.analysis.output_doubts import PromptCount, doubts_about_output
 from armload.analysis.summary import summarise
 from armload.boards.hardware import load_hardware
 from armload.core.errors import DataError, UsageError
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE
 from armload.engines.embedding import (
+    Embedding,
     embedding_need,
     embedding_plan,
     printed_embeddings,
@@ -23,6 +27,8 @@ from armload.models.tokens import prompt_of
 from armload.runs.predicting import predict_from_facts
 from armload.runs.texts import embedding_of
 from tests.encoders import CONTEXT, RANK, WIDTH, write_bert
+from tests.unit.runs import planned, quick_run
+from tests.unit.samples import trace
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +185,29 @@ def test_ranks_agree_or_not() -> None:
     assert spearman(judged(0.1, 0.2, 0.2, 0.9)) == pytest.approx(1.0)
     assert spearman(judged(0.9, 0.2, 0.2, 0.1)) == pytest.approx(-1.0)
     assert spearman(judged(0.5, 0.5, 0.5, 0.5)) is None
+
+
+def test_texts_and_tokens_that_are_missing_make_a_run_not_valid(tmp_path: Path) -> None:
+    run = planned(quick_run(), embed=2, texts=2, prompt_tokens=16, prompt="")
+    header = trace()
+    step = header.start_ns
+    line = {
+        "step": 0,
+        "tokens": 30,
+        "prompt_tokens": 30,
+        "generated_tokens": 0,
+        "start_ns": step,
+        "end_ns": step + 500,
+        "major_faults": 0,
+        "rss_bytes": 1,
+        "cpu_ns": 1,
+    }
+    (tmp_path / TRACE_FILE).write_text(f"{header.model_dump_json()}\n{json.dumps(line)}\n")
+    for rows, is_missing in ((b"[[1,2],[3,4]]", False), (b"[[1,2]]", True)):
+        (tmp_path / STDOUT_FILE).write_bytes(rows)
+        output = Embedding.read(run, tmp_path)
+        assert bool(output.missing) is is_missing
+    short = PromptCount(requested_tokens=32, processed_tokens=30)
+    assert short in doubts_about_output(run, output)
+    whole = planned(run, prompt_tokens=15)
+    assert not [each for each in doubts_about_output(whole, output) if each.name == short.name]

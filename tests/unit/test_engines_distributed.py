@@ -79,6 +79,7 @@ def test_llama_cpp_tokenizes_the_prompt_and_distributed_llama_continues_it(
     assert tokenizing[1:3] == ["taskset", "3"]
     assert tokenizing[4:6] == ["-m", next(each for each in tokenizing if "vocabulary" in each)]
     assert running[:3] == ["exec", "taskset", "3"]
+    assert running[3] == _engine(one, binaries).program(RunContext(layout=LAYOUT, found=FOUND))
     words = dict(zip(running[5::2], running[6::2], strict=True))
     assert (words["-n"], words["--threads"], words["--batch"]) == ("8", "2", "32")
     assert words["--model"].endswith("/model.m")

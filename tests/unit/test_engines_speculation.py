@@ -6,8 +6,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.bench.combination import combination
 from armload.boards.probe import Probe
 from armload.core.errors import UsageError
+from armload.core.progress import Silent
 from armload.deploy.layout import Layout
 from armload.engines.engine import RunContext
 from armload.engines.job import BinaryRecord, Job, ModelRecord
@@ -125,6 +127,8 @@ def test_a_model_without_layers_for_mtp_is_refused_with_what_to_use_instead() ->
     with pytest.raises(UsageError, match=r"m\.gguf has no layers that predict") as refused:
         check_predicts(model())
     assert "ngram" in refused.value.remedy
+    with pytest.raises(UsageError, match=r"m\.gguf has no layers that predict"):
+        combination(model(), Plan(speculate="mtp"), Silent())
     check_predicts(model().model_copy(update={"prediction_layers": 1}))
 
 

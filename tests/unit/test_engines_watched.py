@@ -233,6 +233,12 @@ def test_writes_that_were_not_noted_and_a_costly_watch_are_told(tmp_path: Path) 
     assert any("of one core" in note for note in run.notes)
 
 
+@pytest.mark.parametrize("whole_writes", [True, False])
+def test_a_kernel_that_merges_writes_is_noted(tmp_path: Path, *, whole_writes: bool) -> None:
+    run = watched_run(tmp_path, tokens_of(WORDS), reads="text", whole_writes=whole_writes)
+    assert any("merges writes" in note for note in run.notes) is not whole_writes
+
+
 def test_a_line_that_watch_does_not_write_is_named(tmp_path: Path) -> None:
     write_raw(tmp_path, [b"a"])
     with (tmp_path / "trace.jsonl").open("a") as file:

@@ -10,10 +10,11 @@ from armload.analysis.compare import compare
 from armload.analysis.comparison_findings import Accuracies
 from armload.analysis.measurement import measurement_of
 from armload.core.errors import UsageError
-from armload.engines.answers import PrintedAnswer
+from armload.engines.answers import FailedAnswer, PrintedAnswer
 from armload.engines.watched.asked import check_askable
 from armload.engines.watched.reader import load_reader
 from armload.evaluation.record import AnsweringProgram, EvaluationFolder, Part, new_evaluation
+from armload.evaluation.results import is_answer_correct
 from armload.evaluation.sides import find_sides, with_accuracies
 from armload.evaluation.tradeoff import trade
 from tests.unit.evaluations import QUESTIONS, answer
@@ -98,6 +99,16 @@ def test_their_trade_off_takes_the_program_s_own_times_and_says_what_is_unequal(
     assert found.doubts == ()
     (same,) = trade(*find_sides(b.evaluation.id, b.evaluation.id))
     assert same.unequal == ()
+
+
+def test_an_answer_that_a_program_printed_is_graded_and_one_that_failed_is_not() -> None:
+    part = part_of("1" * 64, program="llm_demo")
+    for told, is_correct in (
+        (printed("1", "\\boxed{2}"), True),
+        (printed("1", "\\boxed{3}"), False),
+        (FailedAnswer(id="1", kind="printed", error="out of memory"), None),
+    ):
+        assert is_answer_correct(told, QUESTIONS[0], part, "boxed") is is_correct
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from armload.conversion.checkpoints.checkpoint import (
     read_checkpoint_outline,
 )
 from armload.conversion.checkpoints.forms import check_known_to_mnn
-from armload.core.errors import UsageError
+from armload.core.errors import DiskError, UsageError
 from armload.core.progress import Silent
 from armload.models.hub import fetch_checkpoint
 from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of
+from tests.faults import small_disk
 from tests.hubs import TOKEN, HubStandIn
 
 PREFIXES = ("hf:", "ms:")
@@ -71,6 +72,21 @@ def test_data_files_arrive_once_and_code_and_pickles_do_not(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("MODELSCOPE_DOMAIN", "http://127.0.0.1:9")
     assert fetched(f"{prefix}armload/sums") == found
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_does_not_fit_on_the_disk_is_not_begun(
+    hub: HubStandIn, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "small", 1) as folder:
+        for name in ("HF_HOME", "ARMLOAD_CACHE"):
+            monkeypatch.setenv(name, str(folder))
+        with pytest.raises(DiskError) as refused:
+            fetched(f"{prefix}armload/sums")
+    weights = [name for name in hub.repositories["armload/sums"] if name.endswith(".safetensors")]
+    assert weights
+    assert not [path for path in hub.asked if any(name in path for name in weights)]
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -50,6 +50,18 @@ def test_a_file_comes_before_a_name_in_another_case(tmp_path: Path) -> None:
         assert not is_listed(name)
 
 
+def test_a_downloaded_file_is_meant_by_its_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    place = tmp_path / "home/hub/models--acme--some-GGUF/snapshots/ab12/some-Q8_0.gguf"
+    place.parent.mkdir(parents=True)
+    place.touch()
+    with pytest.raises(UsageError) as refused:
+        resolve("sume-Q8_0.gguf", Silent())
+    assert "'hf:acme/some-GGUF/some-Q8_0.gguf'" in refused.value.remedy
+
+
 def test_every_question_about_a_name_is_answered_alike() -> None:
     for name in ("qwen3-1.7b:Q8_0", "Qwen3-1.7B:q8_0", "QWEN3-1.7B:Q8_0"):
         assert (is_listed(name), is_published(name), is_runnable(name)) == (True, True, True)

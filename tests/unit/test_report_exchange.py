@@ -22,7 +22,7 @@ from armload.core.values import as_json
 from armload.engines.job import SweepPoint
 from armload.report.cells import cells_of
 from armload.report.exchange import leaderboard, tables
-from armload.report.exchange.document import results_of
+from armload.report.exchange.document import implausible, results_of
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from armload.report.exchange.tables import llama_bench
 from armload.report.run_words import median_range
@@ -280,3 +280,12 @@ def test_reasons_that_differ_in_figures_alone_are_one_line_of_an_export() -> Non
     ]
     assert "only 5% of the CPU time" in line
     assert line.startswith("- 2 of 2 runs not valid: ")
+
+
+@pytest.mark.parametrize(("cores", "faults"), [(-1, 2), (1, 0), (4096, 0), (4097, 1)])
+def test_a_board_of_another_document_has_a_possible_number_of_cores(
+    cores: int, faults: int
+) -> None:
+    run = quick_run()
+    board = run.board.model_copy(update={"cores": cores})
+    assert len(list(implausible(run.model_copy(update={"board": board})))) == faults

@@ -153,13 +153,14 @@ def test_a_sweep_of_devices_says_what_each_gpu_left_to_the_cpu(tmp_path: Path) -
                 "placement": placement if device == "gpu" else None,
             }
         )
-        for device in ("cpu", "gpu", "gpu")
+        for device in ("cpu", "gpu", "gpu", "other")
         for run in [made_run(threads=4)]
         if run.plan
     ]
     shown = Page(write_report(runs_page(runs), tmp_path / "report").page.read_text()).shown
     left = "gpu: Vulkan0, Mali-G610; CPU, because the GPU lacks them: MUL_MAT q6_K (2 per pass)"
     assert shown.count(left) == 1
+    assert shown.count("other: not known") == 1
     assert "as requested" not in shown
 
 

@@ -33,6 +33,7 @@ from armload.services.init_systems import (
     systemd_word,
 )
 from armload.services.installing import act, install_unit, remove_unit, unit_state
+from armload.services.setting_up import BoardInit, own_user
 from armload.services.unit import UnitFacts, check_name, presence
 from armload.services.users import hand_over, remove_user, user_for
 from tests.cron_stand_in import put_crontab
@@ -467,6 +468,12 @@ def test_a_script_that_root_starts_by_sudo_becomes_the_login_s_user() -> None:
 class NothingRuns(LocalHost):
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         raise AssertionError(command)
+
+
+def test_where_a_service_gets_no_user_of_its_own_the_board_is_left_alone_and_it_is_said() -> None:
+    user, note = own_user(NothingRuns("kitchen"), BoardInit(PI, Systemd(PI)), "chat")
+    assert user is None
+    assert "nothing on the board can add a user" in note
 
 
 @pytest.mark.parametrize("user", ["root\nExecStartPre=+/bin/sh", "a b", "", "-x", "x/y"])

@@ -287,7 +287,7 @@ def test_an_event_of_another_form_fails_its_request_alone(content: dict[str, Any
     assert record.outcome in ("malformed", "dropped")
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("to", ["{other}/v1/chat/completions", "/v1/other", "https://a.example/x"])
 def test_a_redirect_is_named_and_not_followed_and_gets_no_key(status: int, to: str) -> None:
     with raw_service(*spaced(*FOUR, last(), usage(4))) as other:

@@ -136,6 +136,14 @@ def test_a_failure_is_said_and_keeps_what_came(
     assert (again.answer, error) == ("Yes", None), "asked again, it goes on"
 
 
+def test_an_answer_that_takes_too_long_keeps_what_came_and_names_the_option() -> None:
+    with stub_service(gap_s=30) as service:
+        reply, error = chat(service.url, timeout_s=1.0).ask(said("Why?"), nobody)
+    assert reply.outcome == "timeout"
+    assert type(error) is RunError
+    assert "--timeout" in error.remedy
+
+
 def test_nobody_listens() -> None:
     with stub_service() as service:
         talk = chat(service.url)

@@ -114,6 +114,8 @@ def between(folder: Path, from_s: float, to_s: float) -> list[dict[str, object]]
 def test_steps_that_touch_the_span_come_behind_the_first_line(tmp_path: Path) -> None:
     written(tmp_path / "trace.jsonl", HEADER, *map(step, range(10)))
     assert between(tmp_path, 2.5, 4.5) == [HEADER, step(2), step(3), step(4)]
+    ended_s = step(2)["end_ns"] / 1e9
+    assert between(tmp_path, ended_s, ended_s)[:2] == [HEADER, step(2)]
 
 
 def test_both_files_are_read_and_the_first_line_comes_once(tmp_path: Path) -> None:

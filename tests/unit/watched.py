@@ -146,8 +146,9 @@ def watched_run(
     seen: Memory | None = None,
     model: ModelRecord | None = None,
     end: dict[str, object] | None = None,
+    whole_writes: bool = True,
 ) -> Run:
-    write_raw(folder, writes, end=end)
+    write_raw(folder, writes, end=end, whole_writes=whole_writes)
     (folder / "exit").write_text(f"{status}\n")
     if seen is not None:
         kib = (seen.max_vms_bytes // 1024, seen.max_rss_bytes // 1024)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import pytest
 
+from armload.boards.board import load_board
 from armload.cli.verbs.tune import (
     TuneOptions,
     check_combination,
@@ -17,12 +19,17 @@ from armload.cli.verbs.tune import (
 from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import SEED_PROMPT, Plan
-from armload.runs.reach import ConnectedBoards
+from armload.evaluation.preparing import PreparedEvaluation
+from armload.runs.reach import ConnectedBoards, EngineBoard
 from armload.runs.request import Request
+from armload.tuning import checks
+from armload.tuning.checks import CorrectAnswers
 from armload.tuning.reach import ConnectedTuningBoard
 from armload.tuning.request import TunedLoad, TuningRequest
+from armload.tuning.space import Setting
 from armload.tuning.tune import tune
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
+from tests.unit.evaluations import answer
 
 
 def typed(objective: Objective, **words: str) -> TuneOptions:
@@ -283,3 +290,26 @@ def test_builds_before_a_limited_search_are_told(
         )
     told = [each for each in sentences if "--max-time begins after that" in each]
     assert bool(told) == (limit_s is not None and not is_built)
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(0.7, False), (0.8, True)])
+def test_answers_must_be_right_often_enough_with_the_lower_end_of_their_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, share: float, is_refused: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    count = 12
+
+    def answer_all(_board: object, prepared: PreparedEvaluation, *_: object, **__: object) -> None:
+        made = prepared.evaluated
+        made.add(0, [answer(each.id, f"\\boxed{{{each.expected}}}") for each in made.questions])
+
+    monkeypatch.setattr(checks, "evaluate_there", answer_all)
+    board = cast(
+        "EngineBoard", SimpleNamespace(where=SimpleNamespace(main_board=load_board("this-machine")))
+    )
+    wanted = LeastAccuracy(share=share, task="word-problems", questions=count)
+    check = CorrectAnswers(board, "word-problems:Q8_0", Setting(choices={}), wanted, Silent())
+    quality, refusal = check(Setting(choices={}), None)
+    assert (quality.accuracy, quality.questions) == (1.0, count)
+    assert quality.accuracy_low == pytest.approx(0.757, abs=0.001)
+    assert bool(refusal) is is_refused

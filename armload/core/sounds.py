@@ -9,7 +9,7 @@ from pathlib import Path
 from armload.core.bounds import size_words
 from armload.core.errors import DataError
 from armload.core.files import require_file, unreadable
-from armload.core.media_kinds import media_kind
+from armload.core.media_kinds import media_kind_of
 from armload.core.shell import join
 from armload.core.values import Value, format_seconds
 
@@ -57,13 +57,14 @@ def read_sound(path: Path) -> Sound:
         DiskError: it cannot be read.
     """
     require_file(path, "sound", f"Correct the path. {_KINDS}")
+    name = _kind_name(path)
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise unreadable(path, error) from error
     is_cut = len(content) > MOST_BYTES
-    seconds = _seconds(path, content)
+    seconds = _seconds(path, name, content)
     if seconds > MOST_S:
         raise DataError(
             f"{path}: {format_seconds(seconds)} of sound; the limit is {format_seconds(MOST_S)}.",
@@ -93,28 +94,30 @@ def _ffmpeg(path: Path, *words: str, to: str) -> str:
     return join(("ffmpeg", "-i", f"file:{path}", *words, f"file:{made}"))
 
 
-def _seconds(path: Path, content: bytes) -> float:
-    kind = media_kind(content)
-    try:
-        match kind and kind.name:
-            case "WAV":
-                return _of_wav(path, content)
-            case "FLAC":
-                return _of_flac(content)
-            case "MP3":
-                return _of_mp3(content)
-    except (struct.error, IndexError, ZeroDivisionError) as error:
-        raise DataError(f"{path}: damaged: its header makes no sense.", _AGAIN) from error
+def _kind_name(path: Path) -> str:
+    """Return which kind of sound a file is, by how it begins, before all of it is read."""
+    kind = media_kind_of(path)
     if kind is None:
         raise DataError(f"{path}: not a sound.", _KINDS)
     if kind.medium == "image":
         raise DataError(
             f"{path}: {kind}, not a sound.", f"{_KINDS} An image is given to bench --image."
         )
-    raise DataError(
-        f"{path}: {kind}, which engines do not read.",
-        f"Convert it, for example: {_ffmpeg(path, to='converted')}",
-    )
+    if not kind.is_read:
+        raise DataError(
+            f"{path}: {kind}, which engines do not read.",
+            f"Convert it, for example: {_ffmpeg(path, to='converted')}",
+        )
+    return kind.name
+
+
+def _seconds(path: Path, name: str, content: bytes) -> float:
+    try:
+        if name == "WAV":
+            return _of_wav(path, content)
+        return _of_flac(content) if name == "FLAC" else _of_mp3(content)
+    except (struct.error, IndexError, ZeroDivisionError) as error:
+        raise DataError(f"{path}: damaged: its header makes no sense.", _AGAIN) from error
 
 
 def _of_wav(path: Path, content: bytes) -> float:

@@ -7,6 +7,8 @@
 // "loaded" the model that the options name is loaded, and what was allocated is reported.
 
 #include "armload_footprint.h"
+
+#include "armload_log.h"
 #include "armload_operations.h"
 
 #include "ggml-cpu.h"
@@ -33,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 Clock::time_point load_start;
 
 [[noreturn]] void give_up(const char * why) {
+    armload_finish_log();
     fprintf(stderr, "armload: the memory that is needed is unknown: %s\n", why);
     _exit(1);
 }

@@ -21,6 +21,7 @@
 
 #ifdef ARMLOAD_LISTS_ENCODERS
 #include "armload_footprint.h"
+#include "armload_log.h"
 #include "armload_operations.h"
 #include "common.h"
 
@@ -114,6 +115,7 @@ int32_t encode_from(const mtmd_input_chunks * chunks, size_t & next) {
     const double            load_s  = std::chrono::duration<double>(Clock::now() - start).count();
     clip_ctx *              encoder = found.ctx_v != nullptr ? found.ctx_v : found.ctx_a;
     if (encoder == nullptr) {
+        armload_finish_log();
         fprintf(stderr, "armload: the projector cannot be loaded\n");
         _exit(1);
     }

@@ -9,6 +9,8 @@
 
 #include "armload_operations.h"
 
+#include "armload_log.h"
+
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "llama-ext.h"
@@ -197,6 +199,7 @@ struct List {
 };
 
 [[noreturn]] void give_up(const char * why) {
+    armload_finish_log();
     fprintf(stderr, "armload: what is computed is unknown: %s\n", why);
     _exit(1);
 }
@@ -672,6 +675,7 @@ bool armload_backend_sched_reserve(ggml_backend_sched_t sched, ggml_cgraph * gra
     // llama.cpp compares them when the graph is computed, and ends.
     const int64_t tokens = ggml_graph_node(graph, -1)->ne[1];
     if (tokens != expected_tokens) {
+        armload_finish_log();
         fprintf(stderr, "armload: the encoder's graph gives %" PRId64 " tokens, and llama.cpp expects %d\n", tokens,
                 expected_tokens);
         _exit(1);

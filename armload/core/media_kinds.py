@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from armload.core.errors import DataError
 from armload.core.files import unreadable
 
-BEGINNING_BYTES = 16
+Medium = Literal["image", "sound"]
+
+GIVE: Mapping[Medium, str] = {
+    "image": "Give a PNG, JPEG, WebP, GIF or BMP file.",
+    "sound": "Give a WAV, FLAC or MP3 file.",
+}
+_NAMES: Mapping[Medium, str] = {"image": "an image", "sound": "a sound"}
+_TAKEN_BY: Mapping[Medium, str] = {
+    "image": "An image is given to bench --image.",
+    "sound": "A sound is given to bench --audio.",
+}
+_BEGINNING_BYTES = 16
 
 
 class MediaKind(NamedTuple):
@@ -19,7 +32,7 @@ class MediaKind(NamedTuple):
         is_read: engines are given it, as it is or converted.
     """
 
-    medium: Literal["image", "sound"]
+    medium: Medium
     name: str
     is_read: bool = True
 
@@ -48,23 +61,38 @@ _KINDS: tuple[tuple[int, bytes, MediaKind], ...] = (
 _MP3_FRAME = MediaKind("sound", "MP3")
 
 
-def media_kind(beginning: bytes) -> MediaKind | None:
-    """Return what kind of file begins with these bytes; none of another kind."""
+def checked_kind(path: Path, medium: Medium, *, convert: str) -> MediaKind:
+    """Return the kind of an image or a sound, by how it begins, before all of it is read.
+
+    Args:
+        convert: a command that makes one that is read.
+
+    Raises:
+        DataError: it is none, or of a kind that engines do not read.
+        DiskError: it cannot be read.
+    """
+    kind = _kind_of(path)
+    if kind is None:
+        raise DataError(f"{path}: not {_NAMES[medium]}.", GIVE[medium])
+    if kind.medium != medium:
+        raise DataError(
+            f"{path}: {kind}, not {_NAMES[medium]}.", f"{GIVE[medium]} {_TAKEN_BY[kind.medium]}"
+        )
+    if not kind.is_read:
+        raise DataError(
+            f"{path}: {kind}, which engines do not read.", f"Convert it, for example: {convert}"
+        )
+    return kind
+
+
+def _kind_of(path: Path) -> MediaKind | None:
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_BEGINNING_BYTES)
+    except OSError as error:
+        raise unreadable(path, error) from error
     for at, signature, kind in _KINDS:
         if beginning[at:].startswith(signature):
             return kind
     is_frame = beginning[:1] == b"\xff" and beginning[1:2] >= b"\xe0"
     return _MP3_FRAME if is_frame else None
-
-
-def media_kind_of(path: Path) -> MediaKind | None:
-    """Return the same of a file.
-
-    Raises:
-        DiskError: it cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return media_kind(file.read(BEGINNING_BYTES))
-    except OSError as error:
-        raise unreadable(path, error) from error

@@ -12,7 +12,7 @@ from armload.core.bounds import read_bounded
 from armload.core.cache import CacheKind
 from armload.core.errors import DataError
 from armload.core.files import require_file, write_whole
-from armload.core.media_kinds import media_kind_of
+from armload.core.media_kinds import GIVE, checked_kind
 from armload.core.places import cache_folder
 from armload.core.shell import join
 from armload.core.values import Value
@@ -25,7 +25,6 @@ MOST_PIXELS = 64_000_000
 """A telephone's camera gives up to 50 million at its usual settings; a decoder takes some six bytes
 for each."""
 
-_KINDS = "Give a PNG, JPEG, WebP, GIF or BMP file."
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _MODES = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"))
 """Of eight bits for each colour; a conversion from more would clip."""
@@ -102,8 +101,8 @@ def upright_picture(path: Path) -> UprightPicture:
         DataError: it is no picture, is damaged, moves, or is too large.
         DiskError: it cannot be read.
     """
-    require_file(path, "image", f"Correct the path. {_KINDS}")
-    _check_kind(path)
+    require_file(path, "image", f"Correct the path. {GIVE['image']}")
+    checked_kind(path, "image", convert=_magick(path, to="converted"))
     content = read_bounded(path, MOST_BYTES, smaller(path))
     picture, is_as_given = _decoded(path, content)
     if not is_as_given:
@@ -130,22 +129,6 @@ def picture_files() -> CacheKind:
     )
 
 
-def _check_kind(path: Path) -> None:
-    """Refuse what is no image by how it begins, so that its size is not what is wrong with it."""
-    kind = media_kind_of(path)
-    if kind is None:
-        raise DataError(f"{path}: not an image.", _KINDS)
-    if kind.medium == "sound":
-        raise DataError(
-            f"{path}: {kind}, not an image.", f"{_KINDS} A sound is given to bench --audio."
-        )
-    if not kind.is_read:
-        raise DataError(
-            f"{path}: {kind}, which engines do not read.",
-            f"Convert it, for example: {_magick(path, to='converted')}",
-        )
-
-
 def _decoded(path: Path, content: bytes) -> tuple[Image, bool]:
     """Return a picture upright and in three colours, and whether an engine would read it so."""
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -163,7 +146,7 @@ def _decoded(path: Path, content: bytes) -> tuple[Image, bool]:
                 )
                 return ImageOps.exif_transpose(opened).convert("RGB"), is_as_given
     except UnidentifiedImageError as error:
-        raise DataError(f"{path}: not an image.", _KINDS) from error
+        raise DataError(f"{path}: not an image.", GIVE["image"]) from error
     except Image.DecompressionBombError as error:
         raise DataError(f"{path}: more than {MOST_PIXELS:,} pixels.", smaller(path)) from error
     except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError) as error:

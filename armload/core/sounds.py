@@ -9,7 +9,7 @@ from pathlib import Path
 from armload.core.bounds import size_words
 from armload.core.errors import DataError
 from armload.core.files import require_file, unreadable
-from armload.core.media_kinds import media_kind_of
+from armload.core.media_kinds import GIVE, checked_kind
 from armload.core.shell import join
 from armload.core.values import Value, format_seconds
 
@@ -17,7 +17,6 @@ MOST_BYTES = 128 << 20
 MOST_S = 600.0
 """Half a minute of sound is some hundred tokens."""
 
-_KINDS = "Give a WAV, FLAC or MP3 file."
 _AGAIN = "Copy the file again, or save it anew as a WAV."
 _WAV_FORMATS = frozenset((1, 3, 6, 7, 0xFFFE))  # integers, floats, A-law, µ-law, and more of these
 
@@ -56,15 +55,15 @@ def read_sound(path: Path) -> Sound:
         DataError: it is no sound of these kinds, is cut off, or is too long.
         DiskError: it cannot be read.
     """
-    require_file(path, "sound", f"Correct the path. {_KINDS}")
-    name = _kind_name(path)
+    require_file(path, "sound", f"Correct the path. {GIVE['sound']}")
+    kind = checked_kind(path, "sound", convert=_ffmpeg(path, to="converted"))
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise unreadable(path, error) from error
     is_cut = len(content) > MOST_BYTES
-    seconds = _seconds(path, name, content)
+    seconds = _seconds(path, kind.name, content)
     if seconds > MOST_S:
         raise DataError(
             f"{path}: {format_seconds(seconds)} of sound; the limit is {format_seconds(MOST_S)}.",
@@ -92,23 +91,6 @@ def _ffmpeg(path: Path, *words: str, to: str) -> str:
     # A name that begins with a dash would be an option.
     made = path.with_name(f"{path.stem}-{to}.wav")
     return join(("ffmpeg", "-i", f"file:{path}", *words, f"file:{made}"))
-
-
-def _kind_name(path: Path) -> str:
-    """Return which kind of sound a file is, by how it begins, before all of it is read."""
-    kind = media_kind_of(path)
-    if kind is None:
-        raise DataError(f"{path}: not a sound.", _KINDS)
-    if kind.medium == "image":
-        raise DataError(
-            f"{path}: {kind}, not a sound.", f"{_KINDS} An image is given to bench --image."
-        )
-    if not kind.is_read:
-        raise DataError(
-            f"{path}: {kind}, which engines do not read.",
-            f"Convert it, for example: {_ffmpeg(path, to='converted')}",
-        )
-    return kind.name
 
 
 def _seconds(path: Path, name: str, content: bytes) -> float:

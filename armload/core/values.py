@@ -7,9 +7,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
@@ -98,13 +99,7 @@ def load_json(text: str | bytes) -> Any:
     Raises:
         ValueError: it is no JSON, is nested too deep, or has too many values.
     """
-    _check_values(text, _MOST_VALUES)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(_json_mistake(error)) from error
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+    return _parsed(text, _MOST_VALUES, json.loads)
 
 
 def parse_json(text: str | bytes, *, most_values: int = _MOST_VALUES) -> Any:
@@ -114,9 +109,14 @@ def parse_json(text: str | bytes, *, most_values: int = _MOST_VALUES) -> Any:
         ValueError: it is no JSON, is nested too deep, has too many values, or holds a number of
             more than 64 bits.
     """
+    parse = partial(json.loads, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    return _parsed(text, most_values, parse)
+
+
+def _parsed(text: str | bytes, most_values: int, parse: Callable[[str | bytes], Any]) -> Any:
     _check_values(text, most_values)
     try:
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        return parse(text)
     except json.JSONDecodeError as error:
         raise ValueError(_json_mistake(error)) from error
     except RecursionError:
